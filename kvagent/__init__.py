@@ -1,0 +1,50 @@
+"""Keeps an agent's prompt, and the server's KV cache of it, clean."""
+
+from __future__ import annotations
+
+from kvagent.adapters import wrap
+from kvagent.engine import Engine
+from kvagent.events import (
+    Bypassed,
+    Edited,
+    Event,
+    Overflowed,
+    PrefixBroken,
+    TurnFinished,
+    WindowFilling,
+)
+from kvagent.policy import Echo, Evict, Fraction, PinHead, Policy, Tokens, Volatile
+from kvagent.session import session
+from kvagent.stages import DEFAULT_STAGES, Edit, Fresh, Stage, Turn
+from kvagent.stores import MemoryStore, Store
+from kvagent.volatile import volatile
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "DEFAULT_STAGES",
+    "Bypassed",
+    "Echo",
+    "Edit",
+    "Edited",
+    "Engine",
+    "Event",
+    "Evict",
+    "Fraction",
+    "Fresh",
+    "MemoryStore",
+    "Overflowed",
+    "PinHead",
+    "Policy",
+    "PrefixBroken",
+    "Stage",
+    "Store",
+    "Tokens",
+    "Turn",
+    "TurnFinished",
+    "Volatile",
+    "WindowFilling",
+    "session",
+    "volatile",
+    "wrap",
+]

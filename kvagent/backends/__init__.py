@@ -1,0 +1,32 @@
+"""What do the servers call their counts, their refusals and what they can do?
+
+One file a server, and only there its field names and wordings; everything else in kvagent knows
+the values that are exported here.
+"""
+
+from __future__ import annotations
+
+from kvagent.backends import llamacpp, openai, vllm
+from kvagent.backends.overflow import overflow_of
+from kvagent.backends.probe import learn, probe
+from kvagent.backends.usage import usage_of
+from kvagent.backends.values import Fetch, Fetched, Overflow, Server, Usage
+
+PROMPT_KEYS: frozenset[str] = openai.PROMPT_KEYS | vllm.PROMPT_KEYS | llamacpp.PROMPT_KEYS
+"""Request keys, beside messages and tools, that shape the prompt or the cache key.
+
+Each server's file says what a key of its own does.
+"""
+
+__all__ = [
+    "PROMPT_KEYS",
+    "Fetch",
+    "Fetched",
+    "Overflow",
+    "Server",
+    "Usage",
+    "learn",
+    "overflow_of",
+    "probe",
+    "usage_of",
+]

@@ -1,0 +1,62 @@
+"""What can be trusted in a value that a server sent?
+
+Proxies, old builds and error pages answer with anything. These readers give the value if it is
+what its name says, else ``None`` (or an empty mapping), and never raise.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import orjson
+
+from kvagent.backends.values import Fetched
+
+_NOTHING: Mapping[str, Any] = {}
+
+
+def count(value: object) -> int | None:
+    """A whole number, 0 or more; 27.0 counts (some proxies write numbers so), True does not."""
+    if isinstance(value, bool):
+        return None
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    return value if isinstance(value, int) and value >= 0 else None
+
+
+def size(value: object) -> int | None:
+    """A `count` that is not 0: a window or a block of 0 tokens means "not known"."""
+    return count(value) or None
+
+
+def milliseconds(value: object) -> float | None:
+    """A finite time, 0 or more."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    try:
+        time = float(value)
+    except OverflowError:
+        return None
+    return time if math.isfinite(time) and time >= 0 else None
+
+
+def text(value: object) -> str | None:
+    """A string that is not empty."""
+    return value if isinstance(value, str) and value else None
+
+
+def mapping(value: object) -> Mapping[str, Any]:
+    """The mapping itself, or an empty one."""
+    return value if isinstance(value, Mapping) else _NOTHING
+
+
+def json_object(answer: Fetched) -> Mapping[str, Any]:
+    """The JSON object of a good answer (2xx); empty for an error, a web page, another type."""
+    if not 200 <= answer.status < 300:
+        return _NOTHING
+    try:
+        return mapping(orjson.loads(answer.body))
+    except orjson.JSONDecodeError:
+        return _NOTHING

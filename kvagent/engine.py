@@ -1,0 +1,495 @@
+"""What goes out for this request, and what is kept of its answer?
+
+The engine does no network I/O. A turn is one generator: it yields the calls to be made and is sent
+their answers, so one code serves sync clients, async clients and proxies. The caller's request
+comes first: any error in here lets the original bytes out.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Generator, Sequence
+from dataclasses import dataclass
+from hashlib import blake2b
+from os import PathLike
+from threading import Lock
+from typing import TypeVar
+
+from kvagent.backends import (
+    PROMPT_KEYS,
+    Fetch,
+    Fetched,
+    Server,
+    Usage,
+    learn,
+    overflow_of,
+    probe,
+    usage_of,
+)
+from kvagent.chat import ChatReply, ChatRequest, Doubt, with_text_appended
+from kvagent.events import Bypassed, Edited, Event, Overflowed, Part, PrefixBroken
+from kvagent.fingerprint import digest, identity, meaning
+from kvagent.head import HeadReader, HeadView
+from kvagent.ledger import Facts, Head, Ledger, Reply, Sent, Tree
+from kvagent.meter import Meter
+from kvagent.policy import Policy
+from kvagent.recognise import Match, recognise, reopened
+from kvagent.seal import head_break, message_break
+from kvagent.session import current_session
+from kvagent.stages import DEFAULT_STAGES, Edit, Fresh, Stage, Turn, echo, pin_head
+from kvagent.stores import Store, open_store
+from kvagent.tokens import count_tokens
+from kvagent.volatile import NOTE
+
+logger = logging.getLogger("kvagent")
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A chat request to be sent: the turn itself, to the endpoint that the caller chose."""
+
+    body: bytes
+    changed: bool
+    """Whether ``body`` differs from the bytes that came in."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The server's answer to a call, as far as it is there: a stream has only its status."""
+
+    status: int
+    error: bytes = b""
+    """The body of an answer whose status is 400 or above."""
+
+
+Settle = Callable[[ChatReply, float | None], None]
+"""Told the reply when it has been read, and the seconds to its first bytes (None: unknown)."""
+
+Flow = Generator[Call, Answer, Settle]
+
+
+def drive(flow: Flow, send: Callable[[Call], tuple[Answer, T]]) -> tuple[T, Settle]:
+    """Run a turn with a function that sends; returns its last response and what to tell later."""
+    call = next(flow)
+    try:
+        while True:
+            answer, response = send(call)
+            try:
+                call = flow.send(answer)
+            except StopIteration as stop:
+                return response, stop.value
+    finally:
+        flow.close()
+
+
+async def adrive(
+    flow: Flow, send: Callable[[Call], Awaitable[tuple[Answer, T]]]
+) -> tuple[T, Settle]:
+    """``drive`` for a coroutine function that sends."""
+    call = next(flow)
+    try:
+        while True:
+            answer, response = await send(call)
+            try:
+                call = flow.send(answer)
+            except StopIteration as stop:
+                return response, stop.value
+    finally:
+        flow.close()
+
+
+def _settle_nothing(reply: ChatReply, ttft_s: float | None) -> None:
+    """For requests that kvagent let through."""
+
+
+@dataclass(slots=True)
+class _Plan:
+    """A request made ready, and what to keep of it once it is answered."""
+
+    body: bytes
+    changed: bool
+    turn: Turn
+    match: Match
+    conversation: str
+    session: str | None
+    namespace: str
+    events: list[Event]
+
+
+class Engine:
+    """The middleware itself: one for a client, or one for many clients of one server.
+
+    ``store`` is None (in memory), a path of a SQLite file, or a ``Store``. ``namespace`` names the
+    tenant: what one namespace remembers never reaches another. ``on_event`` is called with each
+    event, from the thread that made the request.
+    """
+
+    def __init__(
+        self,
+        policy: Policy | None = None,
+        *,
+        store: Store | str | PathLike[str] | None = None,
+        namespace: str = "",
+        on_event: Callable[[Event], object] | None = None,
+        stages: Sequence[Stage] | None = None,
+    ) -> None:
+        self.policy = policy or Policy()
+        self.store = open_store(store)
+        self.namespace = namespace
+        self.on_event = on_event
+        self.stages = tuple(DEFAULT_STAGES if stages is None else stages)
+        self.ledger = Ledger(self.store, self.policy.memory_bytes)
+        self.meter = Meter(self.policy.warn_at)
+        self.server: Server | None = None
+        """What the server is and how large its window; None until it was asked."""
+        self._reader = HeadReader(self.policy.volatile.patterns, PROMPT_KEYS)
+        self._head_tokens: dict[bytes, int] = {}
+        self._to_probe = self.policy.probe
+        self._lock = Lock()
+
+    @property
+    def window(self) -> int | None:
+        """Tokens one conversation may have: as the policy says, else as the server says."""
+        return self.policy.window or (self.server.window if self.server else None)
+
+    def turn(self, body: bytes, *, session: str | None = None, retry: int = 0) -> Flow:
+        """One chat request: yields the call to make, and returns how to settle its reply.
+
+        ``session`` is an explicit conversation id; ``kvagent.session`` goes before it. ``retry``
+        counts the attempts that the SDK made before with this very request.
+        """
+        try:
+            plan = self._prepare(body, session)
+        except Doubt as doubt:
+            self._emit(Bypassed(str(doubt)))
+            plan = None
+        except Exception as error:
+            logger.exception("kvagent failed on a request; it goes out as it came")
+            self._emit(Bypassed("an error inside kvagent", error))
+            plan = None
+        if plan is None:
+            yield Call(body, False)
+            return _settle_nothing
+        observing = self.policy.mode == "observe"
+        answer = yield Call(body, False) if observing else Call(plan.body, plan.changed)
+        if answer.status >= 400:
+            self._refused(plan, answer)
+            return _settle_nothing
+        for event in plan.events:
+            self._emit(event)
+        ready = plan
+
+        def settle(reply: ChatReply, ttft_s: float | None) -> None:
+            try:
+                self._settle(ready, reply, ttft_s)
+            except Exception as error:
+                logger.exception("kvagent failed on a reply; the caller has it unchanged")
+                self._emit(Bypassed("an error inside kvagent", error))
+
+        return settle
+
+    def probe(self, model: str | None = None) -> Generator[Fetch, Fetched, None]:
+        """Ask the server what it is: yields what to fetch. Nothing to do from the second time on.
+
+        The driver limits the time; a server that does not answer is taken for a plain one.
+        """
+        with self._lock:
+            if not self._to_probe:
+                return
+            self._to_probe = False
+        try:
+            self.server = yield from probe(model)
+        except Exception:
+            logger.exception("kvagent failed to read what the server says of itself")
+
+    @property
+    def to_probe(self) -> bool:
+        """Whether the server was not asked yet."""
+        return self._to_probe
+
+    def recall(self, handle: str, *, namespace: str | None = None) -> str:
+        """The original of a text that was shortened; ``KeyError`` when it is not kept (any more)."""
+        found = self.store.get(self._namespace(namespace), b"original:" + handle.encode())
+        if not found:
+            raise KeyError(
+                f"kvagent keeps no original under {handle!r}: it was stored elsewhere, in another "
+                "namespace, or left the store when it was full"
+            )
+        return found[0].decode()
+
+    def rewrite(self, body: bytes) -> bytes:
+        """What would go out for a recorded request, taking it for answered; raises ``Doubt``."""
+        plan = self._prepare(body, None)
+        for event in plan.events:
+            self._emit(event)
+        self._settle(plan, ChatReply(), None)
+        return body if self.policy.mode == "observe" else plan.body
+
+    # -- preparing
+
+    def _namespace(self, namespace: str | None) -> str:
+        if namespace is not None:
+            return namespace
+        named = current_session()
+        return self.namespace if named is None or named.namespace is None else named.namespace
+
+    def _prepare(self, raw: bytes, session: str | None) -> _Plan:
+        request = ChatRequest.parse(raw)
+        named = current_session()
+        session = named.id if named else session
+        namespace = self._namespace(None)
+        tree = self.ledger.tree(namespace, request.model)
+        view = self._reader.view(request)
+        body = request.messages[request.head_size :]
+        raws = [identity(message) for message in body]
+        full = self.policy.mode != "safe"
+        match = recognise(tree, body, raws, view, session, full=full)
+        if full and self.policy.pin_head and self._values_changed(match, view):
+            match = reopened(match, body)
+        turn = self._turn(request, view, tree, match, raws, namespace)
+        for stage in self.stages:
+            if self._runs(stage):
+                stage(turn)
+        return self._sealed(turn, match, raws, session, namespace)
+
+    def _values_changed(self, match: Match, view: HeadView) -> bool:
+        told = match.tip.told
+        head = match.tip.head
+        return (
+            head is not None
+            and head.meanings == view.meanings
+            and any(told.get(place) != value for place, value in enumerate(view.values))
+        )
+
+    def _turn(
+        self,
+        request: ChatRequest,
+        view: HeadView,
+        tree: Tree,
+        match: Match,
+        raws: Sequence[bytes],
+        namespace: str,
+    ) -> Turn:
+        body = request.messages[request.head_size :]
+        tail = [
+            Fresh(
+                index=request.head_size + at,
+                incoming=body[at],
+                raw=raws[at],
+                meaning=meaning(body[at]),
+                message=body[at],
+            )
+            for at in range(match.covered, len(body))
+        ]
+
+        def store_original(text: str) -> str:
+            handle = "r" + blake2b(text.encode(), digest_size=6).hexdigest()
+            self.store.add(namespace, b"original:" + handle.encode(), text.encode())
+            return handle
+
+        return Turn(
+            request=request,
+            view=view,
+            tree=tree,
+            past=match.tip,
+            tail=tail,
+            policy=self.policy,
+            window=self.window,
+            count_tokens=count_tokens,
+            store_original=store_original,
+            head=view.as_sent(),
+            told=dict(enumerate(view.values)),
+        )
+
+    def _runs(self, stage: Stage) -> bool:
+        if stage is pin_head:
+            return self.policy.pin_head is not None
+        if stage is echo:
+            return self.policy.echo is not None
+        return self.policy.mode != "safe"  # other stages change what a model reads
+
+    def _sealed(
+        self, turn: Turn, match: Match, raws: Sequence[bytes], session: str | None, namespace: str
+    ) -> _Plan:
+        request, view = turn.request, turn.view
+        self._attach_notes(turn)
+        _check_pairs(turn)
+        path = match.tip.path()
+        frozen = [entry.sent for entry in path]
+        sent = [*turn.head.system, *frozen, *(fresh.sent for fresh in turn.tail)]
+        incoming = [*view.raws, *raws]
+        same = sent == incoming and turn.head.tools == view.tools
+        body = request.raw if same else request.rewritten(
+            incoming, sent, None if turn.head.tools == view.tools else turn.head.tools
+        )  # fmt: skip
+        conversation = session or _name_of(turn, path[0].key if path else None)
+        edits = _repairs(match, raws, request.head_size) + turn.edits
+        applied = self.policy.mode != "observe"
+        events: list[Event] = [
+            Edited(
+                conversation,
+                edit.stage,
+                edit.cause,
+                edit.index,
+                edit.count,
+                edit.saved_tokens,
+                applied,
+                edit.detail,
+            )
+            for edit in edits
+        ]
+        broken = head_break(turn, conversation) or message_break(turn, match, conversation)
+        if broken is not None:
+            events.append(broken)
+        return _Plan(body, not same, turn, match, conversation, session, namespace, events)
+
+    def _attach_notes(self, turn: Turn) -> None:
+        if not turn.notes:
+            return
+        bearer = turn.note_bearer
+        if bearer is None:
+            raise Doubt("there is no fresh message that could bear a note")
+        note = "\n\n" + "\n".join(NOTE + line for line in turn.notes)
+        bearer.message = with_text_appended(bearer.message, note)
+        bearer.noted = True
+
+    # -- settling
+
+    def _refused(self, plan: _Plan, answer: Answer) -> None:
+        overflow = overflow_of(answer.status, answer.error)
+        if overflow is not None:
+            self._emit(
+                Overflowed(
+                    plan.conversation,
+                    answer.status,
+                    overflow.prompt_tokens,
+                    overflow.at_least,
+                    overflow.window,
+                )
+            )
+
+    def _settle(self, plan: _Plan, reply: ChatReply, ttft_s: float | None) -> None:
+        turn = plan.turn
+        usage = usage_of(reply.counts) if reply.counts else Usage(None, None, None, None)
+        if reply.counts and self.server is not None:
+            self.server = learn(self.server, reply.counts)
+        if reply.error is not None:
+            overflow = overflow_of(200, {"error": reply.error})
+            if overflow is not None:
+                self._emit(
+                    Overflowed(
+                        plan.conversation,
+                        200,
+                        overflow.prompt_tokens,
+                        overflow.at_least,
+                        overflow.window,
+                    )
+                )
+        added: dict[Part, int] = {}
+        head_tokens = self._tokens_of_head(turn.head)
+        if turn.past is turn.tree.root:
+            added["head"] = head_tokens
+        sent: list[Sent] = []
+        for fresh in turn.tail:
+            part, tokens = self.meter.message_tokens(fresh.message)
+            added[part] = added.get(part, 0) + tokens
+            tokens += 0 if sent or turn.past.parent is not None else head_tokens
+            sent.append(Sent(fresh.meaning, fresh.role, fresh.raw, fresh.sent, fresh.noted, tokens))
+        before = _facts_before(turn)
+        facts, events = self.meter.finish(
+            plan.conversation,
+            before,
+            added,
+            usage,
+            ttft_s,
+            self.window,
+            again=not turn.tail,
+        )
+        replies = [Reply.of(message) for message in reply.messages] if reply.complete else []
+        turn.tree.extend(turn.past, sent, turn.head, turn.told, plan.session, facts, replies)
+        for event in events:
+            self._emit(event)
+
+    def _tokens_of_head(self, head: Head) -> int:
+        key = head.key
+        tokens = self._head_tokens.get(key)
+        if tokens is None:
+            text = b"\n".join((*head.system, head.tools or b"")).decode()
+            tokens = self._head_tokens[key] = self.meter.tokens("head", text)
+            if len(self._head_tokens) > 4096:
+                self._head_tokens.clear()
+        return tokens
+
+    def _emit(self, event: Event) -> None:
+        if self.on_event is None:
+            return
+        try:
+            self.on_event(event)
+        except Exception:
+            logger.exception("on_event raised; the request goes on")
+
+
+def _facts_before(turn: Turn) -> Facts | None:
+    """What is known of the newest answered turn that this one continues."""
+    entry = turn.past
+    while entry.parent is not None and entry.facts is None:
+        entry = entry.parent
+    return entry.facts
+
+
+def _name_of(turn: Turn, first: bytes | None) -> str:
+    """The conversation's name: its first message as sent, under its head."""
+    if first is None:
+        fresh = turn.tail[0]
+        first = digest(turn.tree.root.key, fresh.meaning, fresh.sent, turn.head.key)
+    return "c" + first.hex()[:12]
+
+
+def _repairs(match: Match, raws: Sequence[bytes], head_size: int) -> list[Edit]:
+    """Messages that came back in another form than they were sent, and are replayed."""
+    edits: list[Edit] = []
+    path = match.tip.path()
+    if match.moved:
+        first = path[match.moved[0]] if match.moved[0] < len(path) else path[-1]
+        edits.append(
+            Edit(
+                "replay",
+                "text_moved",
+                head_size + match.moved[0],
+                len(match.moved),
+                match.tip.tokens - first.tokens,
+            )
+        )
+    moved = set(match.moved)
+    differing = [
+        (at, entry)
+        for entry in path
+        if (at := match.consumed[entry.depth] - 1) not in moved
+        and entry.sent != raws[at]
+        and entry.raw != raws[at]
+    ]
+    if differing:
+        at, entry = differing[0]
+        saved = match.tip.tokens - (entry.parent.tokens if entry.parent else 0)
+        edits.append(Edit("replay", "message_reserialised", head_size + at, len(differing), saved))
+    return edits
+
+
+def _check_pairs(turn: Turn) -> None:
+    """A stage may change texts, never who says what, or which call is answered."""
+    for fresh in turn.tail:
+        if fresh.message is fresh.incoming:
+            continue
+        if fresh.message.get("role") != fresh.incoming.get("role") or fresh.message.get(
+            "tool_call_id"
+        ) != fresh.incoming.get("tool_call_id"):
+            raise Doubt(f"a stage changed role or tool_call_id of message {fresh.index}")
+        if _call_ids(fresh) != _call_ids(fresh, incoming=True):
+            raise Doubt(f"a stage changed the tool calls of message {fresh.index}")
+
+
+def _call_ids(fresh: Fresh, incoming: bool = False) -> list[object]:
+    calls = (fresh.incoming if incoming else fresh.message).get("tool_calls") or ()
+    return [call.get("id") if isinstance(call, dict) else None for call in calls]

@@ -1,0 +1,416 @@
+"""What was sent, in which conversation, in exactly which form?
+
+A tree of immutable entries, one a message: who shares a beginning shares its entries, so going
+back, retrying and fanning out fork for free, and reading needs no lock. Several entries under one
+parent may have the same meaning, sent in different forms (each with a note of its own
+conversation, say). Behind the tree may stand a durable store, from which it is read again.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from threading import Lock
+from types import MappingProxyType
+from typing import Any
+
+import orjson
+
+from kvagent.fingerprint import digest, link, meaning
+from kvagent.stores import Store
+
+Told = Mapping[int, str]
+"""The volatile values, by their place in the head, that the model has been told last."""
+
+NOTHING_TOLD: Told = MappingProxyType({})
+
+# An agent that dumps its messages anew each turn alternates between few forms.
+_ALIASES = 4
+# What an entry weighs beside its bytes: the object, its dicts, and keys.
+_ENTRY_BYTES = 700
+_HEADS = 4096
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Head:
+    """Tools and leading system messages as they were sent, and what they mean."""
+
+    system: tuple[bytes, ...]
+    tools: bytes | None
+    meanings: tuple[bytes, ...]
+    """Meaning of each system message as the agent orders them, volatile text taken out."""
+    tool_forms: Mapping[bytes, bytes]
+    """The form first seen of each tool, by meaning, in the order sent."""
+    options: Mapping[str, bytes]
+    """The other request keys that shape the prompt."""
+    hidden: frozenset[int] = frozenset()
+    """The places of volatile text at which a placeholder stands."""
+
+    @property
+    def key(self) -> bytes:
+        """A digest of what was sent."""
+        return digest(self.tools or b"", *self.system)
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What is known of the turn that ended with an entry."""
+
+    turn: int
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
+    growths: tuple[int, ...] = ()
+    """Tokens that each of the last turns added."""
+    warned: float = 0.0
+    """The highest share of the window that was warned of."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """A message that the server generated, and that may come back."""
+
+    meaning: bytes
+    message: Mapping[str, Any]
+
+    @classmethod
+    def of(cls, message: Mapping[str, Any]) -> Reply:
+        return cls(meaning(message), message)
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """A message of an answered request, to be kept as an entry."""
+
+    meaning: bytes
+    role: str
+    raw: bytes
+    sent: bytes
+    noted: bool
+    tokens: int
+
+
+@dataclass(slots=True, eq=False)
+class Entry:
+    """A message as it was sent, at its place in a conversation."""
+
+    parent: Entry | None
+    key: bytes
+    meaning: bytes = b""
+    role: str = ""
+    raw: bytes = b""
+    """The message as the agent gave it when it was first sent."""
+    sent: bytes = b""
+    """The message as it went out."""
+    head: Head | None = None
+    told: Told = field(default_factory=lambda: NOTHING_TOLD)
+    noted: bool = False
+    """Whether ``sent`` carries a note: values that belong to this conversation alone."""
+    session: str | None = None
+    depth: int = 0
+    tokens: int = 0
+    """Estimated tokens of head and messages up to here."""
+    facts: Facts | None = None
+    replies: tuple[Reply, ...] = ()
+    children: dict[bytes, tuple[Entry, ...]] = field(default_factory=dict)
+    """What followed, by meaning; entries that differ only in form stand together."""
+    aliases: dict[bytes, bytes] = field(default_factory=dict)
+    """Meaning by identity, for the forms in which children came lately."""
+
+    def path(self) -> list[Entry]:
+        """The entries from the first message to this one."""
+        path: list[Entry] = []
+        entry = self
+        while entry.parent is not None:
+            path.append(entry)
+            entry = entry.parent
+        path.reverse()
+        return path
+
+    def alias(self, raw: bytes, meaning: bytes) -> None:
+        """Remember the meaning of a form, so that it need not be worked out every turn."""
+        while len(self.aliases) >= _ALIASES + len(self.children):
+            try:
+                self.aliases.pop(next(iter(self.aliases)), None)
+            except (StopIteration, RuntimeError):  # another thread was quicker
+                break
+        self.aliases[raw] = meaning
+
+    @property
+    def weight(self) -> int:
+        """Bytes that the entry holds in memory, roughly."""
+        raw = 0 if self.raw is self.sent else len(self.raw)
+        return _ENTRY_BYTES + len(self.sent) + raw
+
+
+@dataclass(slots=True)
+class Slots:
+    """Volatile text of one kind of head: the values first seen, and which were seen to change."""
+
+    first: tuple[str, ...]
+    changing: frozenset[int] = frozenset()
+
+
+class Tree:
+    """The conversations of one namespace with one model."""
+
+    def __init__(self, ledger: Ledger, namespace: str, model: str) -> None:
+        self.ledger = ledger
+        self.store = ledger.store
+        self.namespace = namespace
+        self.root = Entry(None, digest(b"root", model.encode()))
+        self.newest: dict[bytes, Entry] = {}
+        """The newest entry of each meaning, wherever it stands."""
+        self._slots: OrderedDict[bytes, Slots] = OrderedDict()
+
+    def children(self, parent: Entry, meaning: bytes) -> tuple[Entry, ...]:
+        """The entries known for a message after ``parent``, oldest first."""
+        known = parent.children.get(meaning, ())
+        if self.store.durable and (not known or parent is self.root):
+            # Other processes begin conversations too: a first message is looked up every time.
+            return self._load(parent, meaning, known)
+        return known
+
+    def extend(
+        self,
+        tip: Entry,
+        messages: Sequence[Sent],
+        head: Head,
+        told: Told,
+        session: str | None,
+        facts: Facts,
+        replies: Iterable[Reply],
+    ) -> Entry:
+        """Keep what was sent after ``tip`` and what came back; returns the new tip."""
+        records: list[tuple[bytes, bytes]] = []
+        with self.ledger.lock:
+            entry = tip
+            for message in messages:
+                entry = self._child(entry, message, head, told, session, records)
+            if entry is self.root:
+                return entry
+            entry.facts = facts
+            records.append((b"facts:" + entry.key, orjson.dumps(facts)))
+            for reply in replies:
+                if all(reply.meaning != known.meaning for known in entry.replies):
+                    entry.replies = (*entry.replies, reply)[-8:]
+                    records.append((b"reply:" + entry.key, orjson.dumps(reply.message)))
+            self.ledger.touch(self, entry)
+        if self.store.durable and records:
+            self.store.batch(self.namespace, records)
+        return entry
+
+    def slots(self, skeleton: bytes, values: tuple[str, ...]) -> Slots:
+        """What is known of a head's volatile text; values seen for the first time are kept."""
+        slots = self._slots.get(skeleton)
+        if slots is None:
+            slots = self._load_slots(skeleton, values)
+            with self.ledger.lock:
+                slots = self._slots.setdefault(skeleton, slots)
+                while len(self._slots) > _HEADS:
+                    self._slots.popitem(last=False)
+        return slots
+
+    def mark_changing(self, skeleton: bytes, slots: Slots, changing: frozenset[int]) -> None:
+        """Remember that these places change: later conversations get a placeholder there."""
+        new = changing - slots.changing
+        if not new:
+            return
+        slots.changing = slots.changing | changing
+        if self.store.durable:
+            places = (b"slot:%d" % place for place in sorted(new))
+            self.store.add(self.namespace, b"volatile:" + skeleton, *places)
+
+    def forget(self, entry: Entry) -> None:
+        """Take an entry without children out of the tree."""
+        parent = entry.parent
+        assert parent is not None
+        rest = tuple(e for e in parent.children.get(entry.meaning, ()) if e is not entry)
+        if rest:
+            parent.children[entry.meaning] = rest
+        else:
+            parent.children.pop(entry.meaning, None)
+            for raw in [r for r, m in list(parent.aliases.items()) if m == entry.meaning]:
+                parent.aliases.pop(raw, None)
+        if self.newest.get(entry.meaning) is entry:
+            del self.newest[entry.meaning]
+        self.ledger.size -= entry.weight
+
+    def _child(
+        self,
+        parent: Entry,
+        message: Sent,
+        head: Head,
+        told: Told,
+        session: str | None,
+        records: list[tuple[bytes, bytes]],
+    ) -> Entry:
+        parent.alias(message.raw, message.meaning)
+        key = digest(parent.key, message.meaning, message.sent, head.key)
+        for known in parent.children.get(message.meaning, ()):
+            if known.key == key and (known.session == session or not known.noted):
+                return known
+        entry = Entry(
+            parent,
+            key,
+            meaning=message.meaning,
+            role=message.role,
+            raw=message.sent if message.raw == message.sent else message.raw,
+            sent=message.sent,
+            head=head,
+            told=told,
+            noted=message.noted,
+            session=session,
+            depth=parent.depth + 1,
+            tokens=parent.tokens + message.tokens,
+        )
+        self._attach(parent, entry)
+        if self.store.durable:
+            head_key = head.key
+            place = b"entry:" + link(parent.key, message.meaning)
+            records.append((b"head:" + head_key, _head_record(head)))
+            records.append((place, _entry_record(entry, head_key)))
+        return entry
+
+    def _attach(self, parent: Entry, entry: Entry) -> None:
+        parent.children[entry.meaning] = (*parent.children.get(entry.meaning, ()), entry)
+        self.newest[entry.meaning] = entry
+        self.ledger.size += entry.weight
+
+    def _load(self, parent: Entry, meaning: bytes, known: tuple[Entry, ...]) -> tuple[Entry, ...]:
+        records = self.store.get(self.namespace, b"entry:" + link(parent.key, meaning))
+        if len(records) <= len(known):
+            return known
+        loaded = [self._read(parent, meaning, record) for record in records]
+        with self.ledger.lock:
+            for entry in loaded:
+                there = parent.children.get(meaning, ())
+                if entry is not None and all(entry.key != other.key for other in there):
+                    self._attach(parent, entry)
+                    self.ledger.touch(self, entry)
+        return parent.children.get(meaning, ())
+
+    def _read(self, parent: Entry, meaning: bytes, record: bytes) -> Entry | None:
+        data = orjson.loads(record)
+        heads = self.store.get(self.namespace, b"head:" + bytes.fromhex(data["head"]))
+        if not heads:
+            return None
+        sent = data["sent"].encode()
+        head = self.ledger.shared_head(heads[0])
+        key = digest(parent.key, meaning, sent, head.key)
+        replies = self.store.get(self.namespace, b"reply:" + key)
+        facts = self.store.get(self.namespace, b"facts:" + key)
+        return Entry(
+            parent,
+            key,
+            meaning=meaning,
+            role=data["role"],
+            raw=sent,
+            sent=sent,
+            head=head,
+            told={int(place): value for place, value in data["told"].items()},
+            noted=data["noted"],
+            session=data["session"],
+            depth=parent.depth + 1,
+            tokens=data["tokens"],
+            facts=_read_facts(facts[-1]) if facts else None,
+            replies=tuple(Reply.of(orjson.loads(reply)) for reply in replies),
+        )
+
+    def _load_slots(self, skeleton: bytes, values: tuple[str, ...]) -> Slots:
+        slots = Slots(values)
+        if self.store.durable:
+            place = b"volatile:" + skeleton
+            kept = self.store.get(self.namespace, place)
+            for value in kept:
+                kind, _, text = value.partition(b":")
+                if kind == b"first":
+                    slots.first = tuple(orjson.loads(text))
+                else:
+                    slots.changing |= {int(text)}
+            if not kept:
+                self.store.add(self.namespace, place, b"first:" + orjson.dumps(values))
+        return slots
+
+
+class Ledger:
+    """All trees, within ``max_bytes`` of memory: the least recently used conversations go."""
+
+    def __init__(self, store: Store, max_bytes: int) -> None:
+        self.store = store
+        self.max_bytes = max_bytes
+        self.size = 0
+        self.lock = Lock()
+        self._trees: dict[tuple[str, str], Tree] = {}
+        self._tips: OrderedDict[int, tuple[Tree, Entry]] = OrderedDict()
+        self._heads: OrderedDict[bytes, Head] = OrderedDict()
+
+    def tree(self, namespace: str, model: str) -> Tree:
+        """The conversations of a namespace with a model."""
+        tree = self._trees.get((namespace, model))
+        if tree is None:
+            tree = self._trees.setdefault((namespace, model), Tree(self, namespace, model))
+        return tree
+
+    def touch(self, tree: Tree, tip: Entry) -> None:
+        """Mark a conversation as used, and forget others where memory is short; holds the lock."""
+        self._tips[id(tip)] = (tree, tip)
+        self._tips.move_to_end(id(tip))
+        while self.size > self.max_bytes and len(self._tips) > 1:
+            _, (tree, entry) = self._tips.popitem(last=False)
+            while entry.parent is not None and not entry.children and id(entry) not in self._tips:
+                tree.forget(entry)
+                entry = entry.parent
+
+    def shared_head(self, record: bytes) -> Head:
+        """A head as it lies in a store, one object for all entries that were sent under it."""
+        head = self._heads.get(record)
+        if head is None:
+            head = self._heads[record] = _read_head(record)
+            if len(self._heads) > _HEADS:
+                self._heads.popitem(last=False)
+        return head
+
+
+def _entry_record(entry: Entry, head: bytes) -> bytes:
+    return orjson.dumps(
+        {
+            "role": entry.role,
+            "sent": entry.sent.decode(),
+            "head": head.hex(),
+            "told": {str(place): value for place, value in entry.told.items()},
+            "noted": entry.noted,
+            "session": entry.session,
+            "tokens": entry.tokens,
+        }
+    )
+
+
+def _read_facts(record: bytes) -> Facts:
+    data = orjson.loads(record)
+    return Facts(**{**data, "growths": tuple(data["growths"])})
+
+
+def _head_record(head: Head) -> bytes:
+    return orjson.dumps(
+        {
+            "system": [message.decode() for message in head.system],
+            "tools": None if head.tools is None else head.tools.decode(),
+            "meanings": [m.hex() for m in head.meanings],
+            "tool_forms": [(m.hex(), form.decode()) for m, form in head.tool_forms.items()],
+            "options": {name: value.decode() for name, value in head.options.items()},
+            "hidden": sorted(head.hidden),
+        }
+    )
+
+
+def _read_head(record: bytes) -> Head:
+    data = orjson.loads(record)
+    return Head(
+        system=tuple(message.encode() for message in data["system"]),
+        tools=None if data["tools"] is None else data["tools"].encode(),
+        meanings=tuple(bytes.fromhex(m) for m in data["meanings"]),
+        tool_forms={bytes.fromhex(m): form.encode() for m, form in data["tool_forms"]},
+        options={name: value.encode() for name, value in data["options"].items()},
+        hidden=frozenset(data["hidden"]),
+    )

@@ -1,0 +1,151 @@
+"""How does the prompt grow, what of it is cached, and when is the window full?
+
+Counts are the server's. In between, texts are counted by an estimate that learns from the
+server's counts how many of its tokens each part of a prompt (head, user, assistant, tool results)
+really has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from threading import Lock
+from typing import Any
+
+from kvagent.backends import Usage
+from kvagent.chat import text_of
+from kvagent.events import Event, Part, TurnFinished, WindowFilling
+from kvagent.ledger import Facts
+from kvagent.tokens import count_tokens
+
+# Turns over which growth is averaged.
+_GROWTHS = 8
+# Weight of the newest observation; some ten turns settle an estimate.
+_LEARNING = 0.3
+# What a template adds around a message: role, borders.
+_AROUND = 4
+
+
+class Meter:
+    """Counts of one engine; safe to use from several threads.
+
+    ``turns``, ``prompt_tokens``, ``cached_tokens`` and ``completion_tokens`` are sums over all
+    answered requests, of what the server reported.
+    """
+
+    def __init__(self, warn_at: Iterable[float]) -> None:
+        self._warn_at = sorted(warn_at)
+        self._ratio: dict[Part, float] = {"head": 1.0, "user": 1.0, "assistant": 1.0, "tool": 1.0}
+        self._lock = Lock()
+        self.turns = 0
+        self.prompt_tokens = 0
+        self.cached_tokens = 0
+        self.completion_tokens = 0
+
+    @property
+    def hit_rate(self) -> float | None:
+        """Share of prompt tokens that the server took from its cache; None before any count."""
+        return self.cached_tokens / self.prompt_tokens if self.prompt_tokens else None
+
+    def tokens(self, part: Part, text: str) -> int:
+        """Estimated tokens of a text, by what the server's counts taught about its part."""
+        return round(count_tokens(text) * self._ratio[part])
+
+    def message_tokens(self, message: Mapping[str, Any]) -> tuple[Part, int]:
+        """The part a message belongs to, and its estimated tokens."""
+        part = part_of(str(message.get("role")))
+        text = text_of(message)
+        for call in message.get("tool_calls") or ():
+            function = call.get("function") if isinstance(call, Mapping) else None
+            if isinstance(function, Mapping):
+                text += f"{function.get('name')} {function.get('arguments')}"
+        return part, self.tokens(part, text) + _AROUND
+
+    def finish(
+        self,
+        conversation: str,
+        before: Facts | None,
+        added: Mapping[Part, int],
+        usage: Usage,
+        ttft_s: float | None,
+        window: int | None,
+        again: bool,
+    ) -> tuple[Facts, list[Event]]:
+        """Account for an answered turn: what is now known of it, and the events to tell.
+
+        ``added`` are the estimated tokens of what this request added to the one ``before``;
+        ``again`` marks a request that was answered already and is no turn of its own.
+        """
+        prompt, cached, completion = (
+            usage.prompt_tokens,
+            usage.cached_tokens,
+            usage.completion_tokens,
+        )
+        grown = self._learn(before, added, prompt)
+        growths = before.growths if before else ()
+        if grown is not None and before is not None and not again:
+            growths = (*growths, sum(grown.values()))[-_GROWTHS:]
+        mean = sum(growths) / len(growths) if growths else None
+        used = None if prompt is None else prompt + (completion or 0)
+        left = None
+        if window and used is not None and mean is not None and mean > 0:
+            left = max(0, int((window - used) // mean))
+        with self._lock:
+            self.turns += 1
+            self.prompt_tokens += prompt or 0
+            self.cached_tokens += cached or 0
+            self.completion_tokens += completion or 0
+        number = (before.turn if before else 0) + (0 if again and before else 1)
+        events: list[Event] = [
+            TurnFinished(
+                conversation=conversation,
+                turn=number,
+                prompt_tokens=prompt,
+                cached_tokens=cached,
+                prefilled_tokens=None if prompt is None or cached is None else prompt - cached,
+                completion_tokens=completion,
+                ttft_s=ttft_s,
+                growth=grown or {},
+                growth_per_turn=mean,
+                window=window,
+                turns_left=left,
+            )
+        ]
+        warned = before.warned if before else 0.0
+        if window and used is not None:
+            passed = [share for share in self._warn_at if share > warned and used >= share * window]
+            for share in passed:
+                warned = share
+                events.append(WindowFilling(conversation, share, used, window, left))
+        return Facts(number, prompt, completion, growths, warned), events
+
+    def _learn(
+        self, before: Facts | None, added: Mapping[Part, int], prompt: int | None
+    ) -> dict[Part, int] | None:
+        """The growth by part as the server counts it; what it teaches is kept."""
+        if prompt is None:
+            return None
+        known = 0
+        if before is not None:
+            if before.prompt_tokens is None:
+                return None
+            known = before.prompt_tokens
+        total, estimated = prompt - known, sum(added.values())
+        if total <= 0 or estimated <= 0:
+            return None
+        factor = total / estimated
+        with self._lock:
+            for part, tokens in added.items():
+                weight = _LEARNING * tokens / estimated
+                target = self._ratio[part] * factor
+                self._ratio[part] += weight * (min(max(target, 0.2), 5.0) - self._ratio[part])
+        grown = {part: round(tokens * factor) for part, tokens in added.items()}
+        largest = max(grown, key=lambda part: grown[part])
+        grown[largest] += total - sum(grown.values())
+        return grown
+
+
+def part_of(role: str) -> Part:
+    """Which part of a prompt a role's messages belong to."""
+    if role in ("system", "developer"):
+        return "head"
+    return "tool" if role in ("tool", "function") else "user" if role == "user" else "assistant"

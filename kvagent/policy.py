@@ -1,0 +1,233 @@
+"""What may kvagent change, and when?
+
+One frozen model holds all that a user can set. A stage is switched off by ``None``. Triggers are
+small values that compose: ``Tokens(80_000) | Fraction(0.8)``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, PlainSerializer, field_validator
+from pydantic.functional_validators import BeforeValidator
+
+
+class Trigger:
+    """Decides from a count of tokens and the window (None while unknown)."""
+
+    def __call__(self, tokens: int, window: int | None) -> bool:
+        raise NotImplementedError
+
+    def __or__(self, other: Trigger) -> Trigger:
+        return Any_(self, other)
+
+    def __and__(self, other: Trigger) -> Trigger:
+        return All_(self, other)
+
+
+@dataclass(frozen=True, slots=True)
+class Tokens(Trigger):
+    """More than ``count`` tokens."""
+
+    count: int
+
+    def __call__(self, tokens: int, window: int | None) -> bool:
+        return tokens > self.count
+
+    def __str__(self) -> str:
+        return f"tokens({self.count})"
+
+
+@dataclass(frozen=True, slots=True)
+class Fraction(Trigger):
+    """More than ``share`` (0 to 1) of the window; never while the window is unknown."""
+
+    share: float
+
+    def __call__(self, tokens: int, window: int | None) -> bool:
+        return window is not None and tokens > self.share * window
+
+    def __str__(self) -> str:
+        return f"fraction({self.share})"
+
+
+@dataclass(frozen=True, slots=True)
+class Any_(Trigger):
+    """Either trigger."""
+
+    left: Trigger
+    right: Trigger
+
+    def __call__(self, tokens: int, window: int | None) -> bool:
+        return self.left(tokens, window) or self.right(tokens, window)
+
+    def __str__(self) -> str:
+        return f"{self.left} | {self.right}"
+
+
+@dataclass(frozen=True, slots=True)
+class All_(Trigger):
+    """Both triggers."""
+
+    left: Trigger
+    right: Trigger
+
+    def __call__(self, tokens: int, window: int | None) -> bool:
+        return self.left(tokens, window) and self.right(tokens, window)
+
+    def __str__(self) -> str:
+        # | binds weaker than &, so only a | inside needs no parentheses of its own here
+        parts = (f"({t})" if isinstance(t, Any_) else str(t) for t in (self.left, self.right))
+        return " & ".join(parts)
+
+
+_TRIGGER_TOKEN = re.compile(r"\s*(?:(tokens|fraction)\s*\(\s*([\d_.]+)\s*\)|([|&()]))\s*", re.I)
+
+
+def parse_trigger(value: Any) -> Any:
+    """Read ``3000``, ``0.8``, or ``"tokens(80_000) | fraction(0.8)"``; & binds before |."""
+    if isinstance(value, Trigger):
+        return value
+    if isinstance(value, bool) or not isinstance(value, (int, float, str)):
+        raise ValueError("a trigger is a number of tokens, a fraction of the window below 1, or "
+                         'text such as "tokens(80_000) | fraction(0.8)"')  # fmt: skip
+    if isinstance(value, (int, float)):
+        if value <= 0:
+            raise ValueError("a trigger is above 0; to switch the stage off, set it to null")
+        return Fraction(float(value)) if value < 1 else Tokens(int(value))
+    return _TriggerText(value).read()
+
+
+class _TriggerText:
+    """A recursive-descent reader of trigger expressions."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.at = 0
+
+    def read(self) -> Trigger:
+        trigger = self._any()
+        if self.at != len(self.text):
+            self._fail()
+        return trigger
+
+    def _fail(self) -> None:
+        raise ValueError(f'cannot read the trigger "{self.text}" at character {self.at}; write '
+                         'for example "tokens(80_000) | fraction(0.8)"')  # fmt: skip
+
+    def _next(self, symbols: str) -> re.Match[str] | None:
+        match = _TRIGGER_TOKEN.match(self.text, self.at)
+        if match is None or (match.group(3) or "t") not in symbols:
+            return None
+        self.at = match.end()
+        return match
+
+    def _any(self) -> Trigger:
+        trigger = self._all()
+        while self._next("|"):
+            trigger = trigger | self._all()
+        return trigger
+
+    def _all(self) -> Trigger:
+        trigger = self._one()
+        while self._next("&"):
+            trigger = trigger & self._one()
+        return trigger
+
+    def _one(self) -> Trigger:
+        match = self._next("t(")
+        if match is None:
+            self._fail()
+        assert match is not None
+        if match.group(3):
+            trigger = self._any()
+            if not self._next(")"):
+                self._fail()
+            return trigger
+        number = match.group(2).replace("_", "")
+        try:
+            if match.group(1).lower() == "tokens":
+                return Tokens(int(number))
+            return Fraction(float(number))
+        except ValueError:
+            self._fail()
+            raise
+
+
+AnyTrigger = Annotated[
+    Trigger,
+    BeforeValidator(parse_trigger),
+    PlainSerializer(str, return_type=str),
+]
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
+
+
+class Volatile(_Model):
+    """Text in the head that changes from request to request without changing the instructions.
+
+    Labelled clocks and attribution headers, dates, times, uuids and request ids are known.
+    """
+
+    patterns: tuple[str, ...] = ()
+    """Regular expressions of more such text, matched inside one line. A group named ``value``
+    narrows the match to the part that changes."""
+
+    @field_validator("patterns")
+    @classmethod
+    def _compiles(cls, patterns: tuple[str, ...]) -> tuple[str, ...]:
+        for pattern in patterns:
+            try:
+                compiled = re.compile(pattern)
+            except re.error as error:
+                raise ValueError(f"{pattern!r} is no regular expression: {error}") from error
+            if compiled.match(""):
+                raise ValueError(f"{pattern!r} matches the empty text; make it say what changes")
+        return patterns
+
+
+class PinHead(_Model):
+    """Keep tools and leading system messages as they were first sent."""
+
+
+class Echo(_Model):
+    """Send an assistant message that comes back as the server generated it."""
+
+
+class Evict(_Model):
+    """Shorten a long tool result on arrival, before it is ever sent: no prefix breaks."""
+
+    trigger: AnyTrigger = Tokens(2_500)
+    """Which results: some 10,000 characters of prose, 7,000 of logs, are left whole."""
+    keep: Annotated[int, Field(ge=200)] = 1_000
+    """How many tokens of the result stay, marker and identifiers included."""
+    exclude_tools: tuple[str, ...] = ("kvagent_recall",)
+    """Tools whose results are never shortened."""
+
+
+class Policy(_Model):
+    """All that a user can set. ``Policy(evict=None)`` switches a stage off."""
+
+    mode: Literal["observe", "safe", "full"] = "full"
+    """``observe``: bytes out are the bytes in, events say what would be done. ``safe``: only
+    replays of the same meaning, no text that a model reads changes. ``full``: everything."""
+    window: Annotated[int, Field(gt=0)] | None = None
+    """Tokens that one conversation may have; None asks the server."""
+    pin_head: PinHead | None = PinHead()
+    volatile: Volatile = Volatile()
+    echo: Echo | None = Echo()
+    evict: Evict | None = Evict()
+    warn_at: tuple[float, ...] = (0.70, 0.85, 0.95)
+    """Shares of the window at which one warning each is given."""
+    probe: bool = True
+    """Ask the server once what it is and how large its window is, in 2 s at most."""
+    memory_bytes: Annotated[int, Field(gt=0)] = 256 * 1024 * 1024
+    """What the conversations held in memory may weigh; the least recently used go first."""
+
+
+WindowTrigger = Callable[[int, int | None], bool]

@@ -1,0 +1,105 @@
+"""Into which pieces is a text taken apart, so that some can be kept and others left out?"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import groupby, islice
+from operator import eq
+
+from kvagent.shorten.marker import repeated
+
+# Combining accents, joiners, variation selectors, skin tones, low surrogates: never begin a piece.
+_JOINED = r"\u0300-\u036f\u200d\ufe0e\ufe0f\u20e3\U0001f3fb-\U0001f3ff\udc00-\udfff"
+
+
+@dataclass(frozen=True, slots=True)
+class Pieces:
+    """The pieces of a text in order: a line each, a run of equal lines, or a part of a long line.
+
+    texts  what is shown of each piece, without line feeds
+    lines  the source line, from 1, with which each begins, and one more for the end of the text:
+           two pieces with the same number are parts of one line
+    times  how often the line stands in a row, for the pieces that stand for a run
+    split  how many characters the lines hold that were split
+    """
+
+    texts: Sequence[str]
+    lines: Sequence[int]
+    times: dict[int, int]
+    split: int
+
+    def __len__(self) -> int:
+        return len(self.texts)
+
+    @property
+    def total_lines(self) -> int:
+        """Lines in the source."""
+        return self.lines[-1] - 1
+
+    def last_line(self, piece: int) -> int:
+        """The source line with which a piece ends."""
+        return max(self.lines[piece], self.lines[piece + 1] - 1)
+
+    def ends_line(self, piece: int) -> bool:
+        """Whether the piece is the last of its line."""
+        return self.lines[piece] != self.lines[piece + 1]
+
+    def shown(self, piece: int) -> str:
+        """The piece as it stands in a shortened text, where it is not a part of a line."""
+        times = self.times.get(piece)
+        return self.texts[piece] if times is None else f"{self.texts[piece]}\n{repeated(times)}"
+
+    def characters(self, piece: int) -> int:
+        """How many characters of the source the piece stands for, without its last line feed."""
+        return (len(self.texts[piece]) + 1) * self.times.get(piece, 1) - 1
+
+    def whole(self) -> str:
+        """All pieces put together again."""
+        shown = (self.shown(i) + "\n" * self.ends_line(i) for i in range(len(self)))
+        return "".join(shown).removesuffix("\n")
+
+
+def pieces_of(text: str, longest: int) -> Pieces:
+    """Takes `text` apart; a line of more than twice `longest` characters becomes several pieces."""
+    lines = text.split("\n")
+    if lines[-1] == "":
+        lines.pop()
+    widest = len(max(lines, key=len, default=""))
+    if widest <= 2 * longest and not any(map(eq, lines, islice(lines, 1, None))):
+        return Pieces(lines, range(1, len(lines) + 2), {}, split=0)
+    texts: list[str] = []
+    numbers: list[int] = []
+    times: dict[int, int] = {}
+    split = 0
+    number = 1
+    for line, run in groupby(lines):
+        count = sum(1 for _ in run)
+        if len(line) > 2 * longest:
+            parts = _split(line, longest)
+            split += len(line) * count
+        elif (count - 1) * (len(line) + 1) > len(repeated(count)) + 1:
+            times[len(texts)] = count
+            texts.append(line)
+            numbers.append(number)
+            number += count
+            continue
+        else:
+            parts = [line]
+        texts += parts * count
+        numbers += [n for n in range(number, number + count) for _ in parts]
+        number += count
+    numbers.append(number)
+    return Pieces(texts, numbers, times, split)
+
+
+def _split(line: str, longest: int) -> list[str]:
+    """Cuts behind a blank or a closing mark where there is one, never within a visible character."""
+    border = rf"(?![{_JOINED}])(?<!\u200d)"
+    return re.findall(
+        rf".{{{longest // 2},{longest}}}(?<=[\s,;&>}}\])]){border}"
+        rf"|.{{1,{longest}}}{border}|.{{1,{longest}}}",
+        line,
+        re.DOTALL,
+    )

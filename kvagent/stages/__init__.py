@@ -1,0 +1,13 @@
+"""What may be done to a request on its way out? One stage a file, each a callable on a ``Turn``."""
+
+from __future__ import annotations
+
+from kvagent.stages.echo import echo
+from kvagent.stages.evict import evict
+from kvagent.stages.pin_head import pin_head
+from kvagent.stages.turn import Edit, Fresh, Stage, Turn
+
+DEFAULT_STAGES: tuple[Stage, ...] = (pin_head, echo, evict)
+"""In this order; ``clear`` and ``compact`` will follow."""
+
+__all__ = ["DEFAULT_STAGES", "Edit", "Fresh", "Stage", "Turn", "echo", "evict", "pin_head"]

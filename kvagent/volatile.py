@@ -1,0 +1,177 @@
+"""Which text in a head changes from request to request without changing the instructions?
+
+Text is read line by line, and a line once only: heads come again every turn with one line changed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+PLACEHOLDER = "[see newest note]"
+"""Stands in the head where volatile text was; the value follows in a note."""
+
+NOTE = "[note] "
+"""Opens each line of a note."""
+
+MARK_OPEN, MARK_CLOSE = "<volatile>", "</volatile>"
+
+# A note repeats the line that holds the value, or so much of a long line around it.
+_NOTE_CHARS = 160
+
+_MONTH = (
+    r"(?:Jan(?:uary)?|Feb(?:ruary)?|Mar(?:ch)?|Apr(?:il)?|May|June?|July?|Aug(?:ust)?"
+    r"|Sep(?:t(?:ember)?)?|Oct(?:ober)?|Nov(?:ember)?|Dec(?:ember)?)"
+)
+_WEEKDAY = (
+    r"(?:Mon(?:day)?|Tue(?:s(?:day)?)?|Wed(?:nesday)?|Thu(?:rs(?:day)?)?|Fri(?:day)?"
+    r"|Sat(?:urday)?|Sun(?:day)?)"
+)
+_ZONE = r"(?:\s?(?:Z|UTC|GMT|[A-Z]{3,4}\b|[+-]\d{2}:?\d{2}))?"
+_TIME = (
+    r"\d{1,2}:\d{2}(?::\d{2}(?:[.,]\d{1,9})?)?(?:\s?[AaPp]\.?[Mm]\b)?" + _ZONE
+)  # fmt: skip
+_DATE = (
+    r"(?:"
+    r"\d{4}-\d{2}-\d{2}"
+    r"|\d{4}/\d{1,2}/\d{1,2}"
+    r"|\d{1,2}[/.]\d{1,2}[/.]\d{2,4}"
+    rf"|(?:{_WEEKDAY},?\s+)?{_MONTH}\.?\s+\d{{1,2}}(?:st|nd|rd|th)?(?:,?\s+\d{{4}}\b)?"
+    rf"|(?:{_WEEKDAY},?\s+)?\d{{1,2}}(?:st|nd|rd|th)?\s+{_MONTH}\.?(?:,?\s+\d{{4}}\b)?"
+    r")"
+)
+_MOMENT = (
+    rf"(?:{_WEEKDAY},?\s+)?(?:{_DATE}(?:(?:\s*[T,]\s*|\s+(?:at\s+)?){_TIME})?(?:\s+\d{{4}}\b)?"
+    rf"(?:\s*\(\s*{_WEEKDAY}\s*\))?"
+    rf"|{_TIME})|{_WEEKDAY}\b"
+)
+
+# Labels that say "this is the clock"; a release date or a deadline is none of them.
+_LABEL = (
+    r"(?:"
+    r"\b(?:current|present|local|system|server)[\s_-]*(?:local[\s_-]*)?"
+    r"(?:date\s*(?:and|&|/|,)?\s*time|datetime|date|time(?:stamp)?|day)"
+    r"(?:\s*\([^)\n]{0,30}\))?(?:\s+(?:is|now))?"
+    r"|\btoday(?:['\u2019]?s?\s+(?:date|day))?(?:\s+is)?"
+    r"|\b(?:it\s+is\s+now|the\s+time\s+is(?:\s+now)?|time\s+now|now(?:\s+is)?)"
+    r"|^\W{0,4}(?:date\s*/?\s*time|datetime|date|time(?:stamp)?)(?=\W{0,3}[:=>])"
+    r")"
+)
+_CLOCK = re.compile(
+    rf"(?i:{_LABEL})[\s:=>\"'*`]{{1,6}}(?:(?:on|at|the)\s+)?"
+    rf"(?P<value>(?i:{_MOMENT})|\d{{10}}(?:\d{{3}})?(?:\.\d+)?\b)"
+)
+_ATTRIBUTION = re.compile(r"(?i)^\s*x-[\w-]*(?:billing|attribution)[\w-]*:\s*(?P<value>\S.*)")
+_BARE = re.compile(
+    rf"{re.escape(MARK_OPEN)}(?P<marked>.*?){re.escape(MARK_CLOSE)}"
+    r"|\b[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}\b"
+    rf"|(?<![\w.:/-])(?i:{_DATE})(?:(?:\s*[T,]\s*|\s+(?:at\s+)?){_TIME})?(?![\w-])"
+    rf"|(?<![\w.:/-])\d{{1,2}}:\d{{2}}(?::\d{{2}}(?:[.,]\d{{1,9}})?)?{_ZONE}(?![\w:])"
+    r"|(?i:\b(?:request|req|trace|span|session|run|thread|conversation|correlation|message|job"
+    r"|build|instance|execution|invocation)[\s_-]?(?:id|uuid|nonce)\b[\s:=>\"'#(]{1,4})"
+    r"(?P<id>[A-Za-z0-9][\w.:-]{2,})"
+    r"|\b(?:req|run|sess|session|trace|msg|chatcmpl|call|thread|conv)[_-]"
+    r"(?=[\w-]*\d)[A-Za-z0-9][\w-]{5,}"
+    r"|\b(?=[0-9a-f]*\d)(?=[0-9a-f]*[a-f])[0-9a-f]{7,64}\b"
+    r"|\b1[5-9]\d{8}(?:\d{3}){0,3}\b"
+)
+
+
+def volatile(text: str) -> str:
+    """Mark text of a system prompt that may change without changing the instructions.
+
+    The marks are plain tags that a model reads over. Once the text is seen to change, the prompt
+    keeps its first form and the new text reaches the model in a note.
+    """
+    if "\n" in text:
+        raise ValueError("kvagent.volatile: the text has several lines; mark each on its own")
+    return f"{MARK_OPEN}{text}{MARK_CLOSE}"
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Volatile text inside a line."""
+
+    start: int
+    end: int
+    at_sight: bool
+    """Whether it is known for volatile without having been seen to change."""
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A line of a head, and its volatile spans in order."""
+
+    text: str
+    spans: tuple[Span, ...]
+
+    @property
+    def values(self) -> tuple[str, ...]:
+        return tuple(self.text[span.start : span.end] for span in self.spans)
+
+    def skeleton(self) -> str:
+        """The line with its volatile text taken out."""
+        return self.replaced(range(len(self.spans)), "\0")
+
+    def replaced(self, places: Sequence[int] | range | set[int], by: str) -> str:
+        """The line with the spans at ``places`` replaced."""
+        out: list[str] = []
+        at = 0
+        for place, span in enumerate(self.spans):
+            if place in places:
+                out += (self.text[at : span.start], by)
+                at = span.end
+        return "".join(out) + self.text[at:]
+
+    def note(self, places: set[int]) -> str:
+        """The line, or what of a long one stands around the values at ``places``."""
+        spans = [self.spans[place] for place in sorted(places)]
+        start, end = spans[0].start, spans[-1].end
+        room = max(0, _NOTE_CHARS - (end - start)) // 2
+        left, right = max(0, start - room), min(len(self.text), end + room)
+        before, after = self.text[left:start], self.text[end:right]
+        if left > 0:  # begin with a whole word, a sentence where one begins
+            before = re.split(r"(?<=[.!?;]) ", before)[-1].split(" ", 1)[-1]
+        if right < len(self.text):
+            after = re.split(r"(?<=[.!?;]) ", after)[0].rsplit(" ", 1)[0]
+        return (before + self.text[start:end] + after).strip()
+
+
+class Reader:
+    """Finds volatile text, in the known forms and in those that the user declared."""
+
+    def __init__(self, patterns: Sequence[str] = ()) -> None:
+        self._declared = tuple(re.compile(pattern) for pattern in patterns)
+        self.line = lru_cache(maxsize=16_384)(self._line)
+
+    def lines(self, text: str) -> list[Line]:
+        """The text's lines; joined by newlines they are the text again."""
+        return [self.line(line) for line in text.split("\n")]
+
+    def _line(self, text: str) -> Line:
+        spans: list[Span] = []
+
+        def add(start: int, end: int, at_sight: bool) -> None:
+            if start < end and all(end <= s.start or s.end <= start for s in spans):
+                spans.append(Span(start, end, at_sight))
+
+        for pattern, at_sight in (
+            *((declared, False) for declared in self._declared),
+            (_ATTRIBUTION, True),
+            (_CLOCK, True),
+            (_BARE, False),
+        ):
+            for match in pattern.finditer(text):
+                group = _value_group(match)
+                add(*match.span(group), at_sight)
+        spans.sort(key=lambda span: span.start)
+        return Line(text, tuple(spans))
+
+
+def _value_group(match: re.Match[str]) -> str | int:
+    for name in ("value", "marked", "id"):
+        if match.groupdict().get(name) is not None:
+            return name
+    return 0

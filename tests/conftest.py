@@ -1,0 +1,28 @@
+"""What do many tests share?"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+@pytest.fixture(scope="session")
+def shared() -> Path:
+    """The folder of real sessions, request sequences and meters, which is not part of the repository.
+
+    It lies beside the checkout, or where KVAGENT_SHARED says. A test that asks for it is skipped without it.
+    """
+    folder = Path(os.environ.get("KVAGENT_SHARED") or ROOT.parent / "shared")
+    if not folder.is_dir():
+        pytest.skip(
+            f"no recorded sessions at {folder}: set KVAGENT_SHARED to the folder that has them"
+        )
+    return folder
+
+
+# --- llamacpp ----------------------------------------------------------------------------------------------------
+# The session-scoped fixture `llamacpp`, a real server that tests can ask, belongs here.
