@@ -22,16 +22,19 @@ class Doubt(Exception):
     """The request cannot be read or rewritten with certainty: the original goes out."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class ChatRequest:
     """A chat completion request: its bytes, its JSON, and where its head ends."""
 
     raw: bytes
     body: Mapping[str, Any]
-    messages: Sequence[Mapping[str, Any]]
-    tools: Sequence[Mapping[str, Any]]
     head_size: int
     """How many leading messages are system or developer messages."""
+    fresh: Sequence[Mapping[str, Any]]
+    """The messages from number ``known`` on."""
+    known: int = 0
+    """How many messages need not be read, because a request before began with the same bytes."""
+    _all: Sequence[Mapping[str, Any]] | None = None
 
     @classmethod
     def parse(cls, raw: bytes) -> ChatRequest:
@@ -45,21 +48,40 @@ class ChatRequest:
         messages = body.get("messages")
         if not isinstance(messages, list) or not messages:
             raise Doubt("the body has no list of messages")
+        _check(messages, 0)
         head_size = 0
-        heading = True
-        for index, message in enumerate(messages):
-            if not isinstance(message, dict) or not isinstance(message.get("role"), str):
-                raise Doubt(f"message {index} is not an object with a role")
-            if heading and message["role"] in HEAD_ROLES:
-                head_size += 1
-            else:
-                heading = False
+        while head_size < len(messages) and messages[head_size]["role"] in HEAD_ROLES:
+            head_size += 1
         tools = body.get("tools")
         if tools is not None and not (
             isinstance(tools, list) and all(isinstance(tool, dict) for tool in tools)
         ):
             raise Doubt("tools is not a list of objects")
-        return cls(raw, body, messages, tools or (), head_size)
+        return cls(raw, body, head_size, messages[head_size:], head_size, messages)
+
+    @classmethod
+    def resume(
+        cls, raw: bytes, added: bytes, known: int, body: Mapping[str, Any], head_size: int
+    ) -> ChatRequest:
+        """A request that only adds messages (a JSON list of them) to one that was read before."""
+        try:
+            fresh = orjson.loads(added)
+        except orjson.JSONDecodeError as error:
+            raise Doubt(f"the body is not JSON: {error}") from error
+        _check(fresh, known)
+        return cls(raw, body, head_size, fresh, known)
+
+    @property
+    def messages(self) -> Sequence[Mapping[str, Any]]:
+        """All messages."""
+        if self._all is None:
+            self._all = orjson.loads(self.raw)["messages"]
+        return self._all
+
+    @property
+    def tools(self) -> Sequence[Mapping[str, Any]]:
+        """The tools, none where there are none."""
+        return self.body.get("tools") or ()
 
     @property
     def model(self) -> str:
@@ -107,6 +129,12 @@ class ChatRequest:
         except ValueError as error:
             raise Doubt(f"the body holds what JSON cannot: {error}") from error
         return b"{" + b",".join(items) + b"}"
+
+
+def _check(messages: Sequence[Any], first: int) -> None:
+    for index, message in enumerate(messages, first):
+        if not isinstance(message, dict) or not isinstance(message.get("role"), str):
+            raise Doubt(f"message {index} is not an object with a role")
 
 
 def _dumped(value: Any) -> bytes:

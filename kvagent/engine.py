@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Generator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import blake2b
 from os import PathLike
 from threading import Lock
@@ -30,10 +30,11 @@ from kvagent.chat import ChatReply, ChatRequest, Doubt, with_text_appended
 from kvagent.events import Bypassed, Edited, Event, Overflowed, Part, PrefixBroken
 from kvagent.fingerprint import digest, identity, meaning
 from kvagent.head import HeadReader, HeadView
-from kvagent.ledger import Facts, Head, Ledger, Reply, Sent, Tree
-from kvagent.meter import Meter
+from kvagent.ledger import Entry, Facts, Ledger, Reply, Sent, Tree
+from kvagent.meter import Meter, part_of
 from kvagent.policy import Policy
 from kvagent.recognise import Match, recognise, reopened
+from kvagent.resume import Resumable, Resumables, split
 from kvagent.seal import head_break, message_break
 from kvagent.session import current_session
 from kvagent.stages import DEFAULT_STAGES, Edit, Fresh, Stage, Turn, echo, pin_head
@@ -104,18 +105,28 @@ def _settle_nothing(reply: ChatReply, ttft_s: float | None) -> None:
     """For requests that kvagent let through."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Form:
+    """The body to be sent, and where its list of messages ends, and that of the one that came."""
+
+    body: bytes
+    changed: bool
+    came_end: int | None
+    went_end: int | None
+
+
 @dataclass(slots=True)
 class _Plan:
     """A request made ready, and what to keep of it once it is answered."""
 
-    body: bytes
-    changed: bool
     turn: Turn
     match: Match
+    form: _Form
     conversation: str
     session: str | None
     namespace: str
     events: list[Event]
+    before: Resumable | None
 
 
 class Engine:
@@ -145,7 +156,7 @@ class Engine:
         self.server: Server | None = None
         """What the server is and how large its window; None until it was asked."""
         self._reader = HeadReader(self.policy.volatile.patterns, PROMPT_KEYS)
-        self._head_tokens: dict[bytes, int] = {}
+        self._resumables = Resumables()
         self._to_probe = self.policy.probe
         self._lock = Lock()
 
@@ -173,7 +184,7 @@ class Engine:
             yield Call(body, False)
             return _settle_nothing
         observing = self.policy.mode == "observe"
-        answer = yield Call(body, False) if observing else Call(plan.body, plan.changed)
+        answer = yield Call(body, False) if observing else Call(plan.form.body, plan.form.changed)
         if answer.status >= 400:
             self._refused(plan, answer)
             return _settle_nothing
@@ -225,7 +236,7 @@ class Engine:
         for event in plan.events:
             self._emit(event)
         self._settle(plan, ChatReply(), None)
-        return body if self.policy.mode == "observe" else plan.body
+        return body if self.policy.mode == "observe" else plan.form.body
 
     # -- preparing
 
@@ -236,32 +247,58 @@ class Engine:
         return self.namespace if named is None or named.namespace is None else named.namespace
 
     def _prepare(self, raw: bytes, session: str | None) -> _Plan:
-        request = ChatRequest.parse(raw)
         named = current_session()
         session = named.id if named else session
         namespace = self._namespace(None)
+        found = self._resumables.find(raw, (namespace, session))
+        if found is not None:
+            plan = self._planned(raw, session, namespace, *found)
+            if plan is not None:
+                return plan
+        plan = self._planned(raw, session, namespace, None, b"")
+        assert plan is not None
+        return plan
+
+    def _planned(
+        self,
+        raw: bytes,
+        session: str | None,
+        namespace: str,
+        before: Resumable | None,
+        added: bytes,
+    ) -> _Plan | None:
+        """The request made ready; None when it does not simply continue ``before``."""
+        if before is not None:
+            request = ChatRequest.resume(raw, added, before.count, before.body, before.head_size)
+            view = before.view
+            start = Match(before.tip, before.consumed, [])
+        else:
+            request = ChatRequest.parse(raw)
+            view = self._reader.view(request)
+            start = None
         tree = self.ledger.tree(namespace, request.model)
-        view = self._reader.view(request)
-        body = request.messages[request.head_size :]
-        raws = [identity(message) for message in body]
+        raws = [identity(message) for message in request.fresh]
         full = self.policy.mode != "safe"
-        match = recognise(tree, body, raws, view, session, full=full)
-        if full and self.policy.pin_head and self._values_changed(match, view):
-            match = reopened(match, body)
+        match = recognise(tree, request.fresh, raws, view, session, full=full, start=start)
+        if full and self.policy.pin_head and _values_changed(match, view):
+            if before is not None:
+                return None
+            match = reopened(match, request.fresh)
+        if before is not None and match.tip.depth < before.tip.depth:
+            return None
         turn = self._turn(request, view, tree, match, raws, namespace)
         for stage in self.stages:
             if self._runs(stage):
                 stage(turn)
-        return self._sealed(turn, match, raws, session, namespace)
-
-    def _values_changed(self, match: Match, view: HeadView) -> bool:
-        told = match.tip.told
-        head = match.tip.head
-        return (
-            head is not None
-            and head.meanings == view.meanings
-            and any(told.get(place) != value for place, value in enumerate(view.values))
-        )
+        self._attach_notes(turn)
+        _check_pairs(turn)
+        if before is not None:
+            if turn.head is not before.head:
+                return None
+            form = _continued(before, raw, raws, turn)
+        else:
+            form = _written(turn, raws)
+        return self._plan(turn, match, form, raws, session, namespace, before)
 
     def _turn(
         self,
@@ -272,16 +309,16 @@ class Engine:
         raws: Sequence[bytes],
         namespace: str,
     ) -> Turn:
-        body = request.messages[request.head_size :]
+        first = match.covered + request.head_size - request.known
         tail = [
             Fresh(
-                index=request.head_size + at,
-                incoming=body[at],
+                index=request.known + at,
+                incoming=request.fresh[at],
                 raw=raws[at],
-                meaning=meaning(body[at]),
-                message=body[at],
+                meaning=meaning(request.fresh[at]),
+                message=request.fresh[at],
             )
-            for at in range(match.covered, len(body))
+            for at in range(first, len(raws))
         ]
 
         def store_original(text: str) -> str:
@@ -310,22 +347,17 @@ class Engine:
             return self.policy.echo is not None
         return self.policy.mode != "safe"  # other stages change what a model reads
 
-    def _sealed(
-        self, turn: Turn, match: Match, raws: Sequence[bytes], session: str | None, namespace: str
+    def _plan(
+        self,
+        turn: Turn,
+        match: Match,
+        form: _Form,
+        raws: Sequence[bytes],
+        session: str | None,
+        namespace: str,
+        before: Resumable | None,
     ) -> _Plan:
-        request, view = turn.request, turn.view
-        self._attach_notes(turn)
-        _check_pairs(turn)
-        path = match.tip.path()
-        frozen = [entry.sent for entry in path]
-        sent = [*turn.head.system, *frozen, *(fresh.sent for fresh in turn.tail)]
-        incoming = [*view.raws, *raws]
-        same = sent == incoming and turn.head.tools == view.tools
-        body = request.raw if same else request.rewritten(
-            incoming, sent, None if turn.head.tools == view.tools else turn.head.tools
-        )  # fmt: skip
-        conversation = session or _name_of(turn, path[0].key if path else None)
-        edits = _repairs(match, raws, request.head_size) + turn.edits
+        conversation = session or _name_of(turn)
         applied = self.policy.mode != "observe"
         events: list[Event] = [
             Edited(
@@ -338,12 +370,12 @@ class Engine:
                 applied,
                 edit.detail,
             )
-            for edit in edits
+            for edit in (*_repairs(turn, match, raws), *turn.edits)
         ]
         broken = head_break(turn, conversation) or message_break(turn, match, conversation)
         if broken is not None:
             events.append(broken)
-        return _Plan(body, not same, turn, match, conversation, session, namespace, events)
+        return _Plan(turn, match, form, conversation, session, namespace, events, before)
 
     def _attach_notes(self, turn: Turn) -> None:
         if not turn.notes:
@@ -387,40 +419,73 @@ class Engine:
                         overflow.window,
                     )
                 )
+        counted = usage.prompt_tokens is not None
         added: dict[Part, int] = {}
-        head_tokens = self._tokens_of_head(turn.head)
+        total = turn.past.tokens
         if turn.past is turn.tree.root:
-            added["head"] = head_tokens
+            head = b"".join((*turn.head.system, turn.head.tools or b""))
+            total = added["head"] = self._tokens("head", head, counted)
         sent: list[Sent] = []
         for fresh in turn.tail:
-            part, tokens = self.meter.message_tokens(fresh.message)
+            form, part = fresh.sent, part_of(fresh.role)
+            tokens = self._tokens(part, form, counted)
             added[part] = added.get(part, 0) + tokens
-            tokens += 0 if sent or turn.past.parent is not None else head_tokens
-            sent.append(Sent(fresh.meaning, fresh.role, fresh.raw, fresh.sent, fresh.noted, tokens))
-        before = _facts_before(turn)
+            total += tokens
+            sent.append(Sent(fresh.meaning, fresh.role, fresh.raw, form, fresh.noted, total))
         facts, events = self.meter.finish(
             plan.conversation,
-            before,
+            _facts_before(turn),
             added,
             usage,
             ttft_s,
             self.window,
             again=not turn.tail,
         )
+        if sent and usage.prompt_tokens is not None:
+            sent[-1] = replace(sent[-1], tokens=usage.prompt_tokens)
         replies = [Reply.of(message) for message in reply.messages] if reply.complete else []
-        turn.tree.extend(turn.past, sent, turn.head, turn.told, plan.session, facts, replies)
+        tip = turn.tree.extend(turn.past, sent, turn.head, turn.told, plan.session, facts, replies)
+        self._keep_resumable(plan, tip)
         for event in events:
             self._emit(event)
 
-    def _tokens_of_head(self, head: Head) -> int:
-        key = head.key
-        tokens = self._head_tokens.get(key)
-        if tokens is None:
-            text = b"\n".join((*head.system, head.tools or b"")).decode()
-            tokens = self._head_tokens[key] = self.meter.tokens("head", text)
-            if len(self._head_tokens) > 4096:
-                self._head_tokens.clear()
-        return tokens
+    def _tokens(self, part: Part, sent: bytes, counted: bool) -> int:
+        """What a message weighs until the server's next count corrects it."""
+        return self.meter.tokens(part, sent) if counted else count_tokens(sent.decode())
+
+    def _keep_resumable(self, plan: _Plan, tip: Entry) -> None:
+        turn, form = plan.turn, plan.form
+        if form.came_end is None or form.went_end is None or turn.request.raw is form.body:
+            went_end = form.came_end
+        else:
+            went_end = form.went_end
+        if form.came_end is None or went_end is None:
+            return
+        raw, request = turn.request.raw, turn.request
+        came, rest = raw[: form.came_end], raw[form.came_end :]
+        depth = turn.past.depth
+        covered = request.known - request.head_size + len(request.fresh)
+        self._resumables.keep(
+            Resumable(
+                scope=(plan.namespace, plan.session),
+                came=came,
+                rest=rest,
+                went=form.body[:went_end] if form.changed else came,
+                went_rest=form.body[went_end:] if form.changed else rest,
+                body=request.body
+                if request.known > request.head_size
+                else {key: value for key, value in request.body.items() if key != "messages"},
+                view=turn.view,
+                head=turn.head,
+                tip=tip,
+                consumed=[
+                    *plan.match.consumed[: depth + 1],
+                    *range(covered - len(turn.tail) + 1, covered + 1),
+                ],
+                head_size=request.head_size,
+            ),
+            instead_of=plan.before,
+        )
 
     def _emit(self, event: Event) -> None:
         if self.on_event is None:
@@ -439,41 +504,78 @@ def _facts_before(turn: Turn) -> Facts | None:
     return entry.facts
 
 
-def _name_of(turn: Turn, first: bytes | None) -> str:
+def _values_changed(match: Match, view: HeadView) -> bool:
+    """Whether volatile text says something else than the model was told last."""
+    told, head = match.tip.told, match.tip.head
+    return (
+        head is not None
+        and head.meanings == view.meanings
+        and any(told.get(place) != value for place, value in enumerate(view.values))
+    )
+
+
+def _written(turn: Turn, raws: Sequence[bytes]) -> _Form:
+    """The body with all its messages."""
+    request, view, head = turn.request, turn.view, turn.head
+    frozen = [entry.sent for entry in turn.past.path()]
+    sent = [*head.system, *frozen, *(fresh.sent for fresh in turn.tail)]
+    came = [*view.raws, *raws]
+    if sent == came and head.tools == view.tools:
+        end = split(request.raw, came)
+        return _Form(request.raw, False, end, end)
+    tools = None if head.tools == view.tools else head.tools
+    body = request.rewritten(came, sent, tools)
+    return _Form(body, True, split(request.raw, came), split(body, sent))
+
+
+def _continued(before: Resumable, raw: bytes, raws: Sequence[bytes], turn: Turn) -> _Form:
+    """The body that goes on from one that was sent."""
+    sent = [fresh.sent for fresh in turn.tail]
+    entry = turn.past
+    while entry is not before.tip:
+        assert entry.parent is not None
+        sent.insert(0, entry.sent)
+        entry = entry.parent
+    came_end = len(raw) - len(before.rest)
+    if before.went is before.came and sent == raws:
+        return _Form(raw, False, came_end, came_end)
+    went = b",".join((before.went, *sent))
+    return _Form(went + before.went_rest, True, came_end, len(went))
+
+
+def _name_of(turn: Turn) -> str:
     """The conversation's name: its first message as sent, under its head."""
-    if first is None:
+    entry = turn.past
+    if entry.parent is None:
         fresh = turn.tail[0]
-        first = digest(turn.tree.root.key, fresh.meaning, fresh.sent, turn.head.key)
-    return "c" + first.hex()[:12]
+        key = digest(entry.key, fresh.meaning, fresh.sent, turn.head.key)
+        return "c" + key.hex()[:12]
+    while entry.parent.parent is not None:
+        entry = entry.parent
+        assert entry.parent is not None
+    return "c" + entry.key.hex()[:12]
 
 
-def _repairs(match: Match, raws: Sequence[bytes], head_size: int) -> list[Edit]:
+def _repairs(turn: Turn, match: Match, raws: Sequence[bytes]) -> list[Edit]:
     """Messages that came back in another form than they were sent, and are replayed."""
+    head_size = turn.request.head_size
+    known = turn.request.known - head_size
+    differing: list[tuple[int, Entry]] = []
+    moved: list[tuple[int, Entry]] = []
+    entry = turn.past
+    while entry.parent is not None and (at := match.consumed[entry.depth] - 1) >= known:
+        if at in match.moved or match.consumed[entry.depth - 1] == at + 1:
+            moved.append((at, entry))
+        elif entry.sent != raws[at - known] and entry.raw != raws[at - known]:
+            differing.append((at, entry))
+        entry = entry.parent
     edits: list[Edit] = []
-    path = match.tip.path()
-    if match.moved:
-        first = path[match.moved[0]] if match.moved[0] < len(path) else path[-1]
-        edits.append(
-            Edit(
-                "replay",
-                "text_moved",
-                head_size + match.moved[0],
-                len(match.moved),
-                match.tip.tokens - first.tokens,
-            )
-        )
-    moved = set(match.moved)
-    differing = [
-        (at, entry)
-        for entry in path
-        if (at := match.consumed[entry.depth] - 1) not in moved
-        and entry.sent != raws[at]
-        and entry.raw != raws[at]
-    ]
-    if differing:
-        at, entry = differing[0]
-        saved = match.tip.tokens - (entry.parent.tokens if entry.parent else 0)
-        edits.append(Edit("replay", "message_reserialised", head_size + at, len(differing), saved))
+    for cause, found in (("text_moved", moved), ("message_reserialised", differing)):
+        if found:
+            at, first = found[-1]
+            assert first.parent is not None
+            saved = turn.past.tokens - first.parent.tokens
+            edits.append(Edit("replay", cause, head_size + at, len(found), saved))
     return edits
 
 

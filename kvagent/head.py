@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
@@ -47,11 +47,18 @@ class HeadView:
     tool_forms: Mapping[bytes, bytes]
     """Identity of each tool by its meaning, in the order sent."""
     options: Mapping[str, bytes]
+    _systems: dict[frozenset[int], tuple[bytes, ...]] = field(default_factory=dict)
 
     def system(self, hidden: frozenset[int]) -> tuple[bytes, ...]:
         """The messages with a placeholder at each of the ``hidden`` places."""
         if not hidden:
             return self.raws
+        system = self._systems.get(hidden)
+        if system is None:
+            system = self._systems[hidden] = self._written(hidden)
+        return system
+
+    def _written(self, hidden: frozenset[int]) -> tuple[bytes, ...]:
         return tuple(
             self._hiding(index, hidden)
             if any(self.places[place].message == index for place in hidden)

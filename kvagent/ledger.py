@@ -88,6 +88,7 @@ class Sent:
     sent: bytes
     noted: bool
     tokens: int
+    """Estimated tokens of head and messages up to this one."""
 
 
 @dataclass(slots=True, eq=False)
@@ -262,7 +263,7 @@ class Tree:
             noted=message.noted,
             session=session,
             depth=parent.depth + 1,
-            tokens=parent.tokens + message.tokens,
+            tokens=message.tokens,
         )
         self._attach(parent, entry)
         if self.store.durable:

@@ -1,28 +1,26 @@
 """How does the prompt grow, what of it is cached, and when is the window full?
 
-Counts are the server's. In between, texts are counted by an estimate that learns from the
-server's counts how many of its tokens each part of a prompt (head, user, assistant, tool results)
-really has.
+Counts are the server's. In between stands an estimate that learns from the server's counts how
+many tokens a byte of each part (head, user, assistant, tool results) has.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from threading import Lock
-from typing import Any
 
 from kvagent.backends import Usage
-from kvagent.chat import text_of
 from kvagent.events import Event, Part, TurnFinished, WindowFilling
 from kvagent.ledger import Facts
-from kvagent.tokens import count_tokens
 
 # Turns over which growth is averaged.
 _GROWTHS = 8
 # Weight of the newest observation; some ten turns settle an estimate.
 _LEARNING = 0.3
-# What a template adds around a message: role, borders.
-_AROUND = 4
+# Until the server's counts are known: the usual share in prose and code.
+_TOKENS_PER_BYTE = 0.25
+_RATIOS = (0.05, 1.5)
+_PARTS: tuple[Part, ...] = ("head", "user", "assistant", "tool")
 
 
 class Meter:
@@ -34,7 +32,7 @@ class Meter:
 
     def __init__(self, warn_at: Iterable[float]) -> None:
         self._warn_at = sorted(warn_at)
-        self._ratio: dict[Part, float] = {"head": 1.0, "user": 1.0, "assistant": 1.0, "tool": 1.0}
+        self._ratio: dict[Part, float] = dict.fromkeys(_PARTS, _TOKENS_PER_BYTE)
         self._lock = Lock()
         self.turns = 0
         self.prompt_tokens = 0
@@ -46,19 +44,9 @@ class Meter:
         """Share of prompt tokens that the server took from its cache; None before any count."""
         return self.cached_tokens / self.prompt_tokens if self.prompt_tokens else None
 
-    def tokens(self, part: Part, text: str) -> int:
-        """Estimated tokens of a text, by what the server's counts taught about its part."""
-        return round(count_tokens(text) * self._ratio[part])
-
-    def message_tokens(self, message: Mapping[str, Any]) -> tuple[Part, int]:
-        """The part a message belongs to, and its estimated tokens."""
-        part = part_of(str(message.get("role")))
-        text = text_of(message)
-        for call in message.get("tool_calls") or ():
-            function = call.get("function") if isinstance(call, Mapping) else None
-            if isinstance(function, Mapping):
-                text += f"{function.get('name')} {function.get('arguments')}"
-        return part, self.tokens(part, text) + _AROUND
+    def tokens(self, part: Part, sent: bytes) -> int:
+        """Estimated tokens of what was sent, by what the server's counts taught of its part."""
+        return int(len(sent) * self._ratio[part]) + 1
 
     def finish(
         self,
@@ -137,7 +125,9 @@ class Meter:
             for part, tokens in added.items():
                 weight = _LEARNING * tokens / estimated
                 target = self._ratio[part] * factor
-                self._ratio[part] += weight * (min(max(target, 0.2), 5.0) - self._ratio[part])
+                self._ratio[part] += weight * (
+                    min(max(target, _RATIOS[0]), _RATIOS[1]) - self._ratio[part]
+                )
         grown = {part: round(tokens * factor) for part, tokens in added.items()}
         largest = max(grown, key=lambda part: grown[part])
         grown[largest] += total - sum(grown.values())

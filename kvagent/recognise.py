@@ -43,7 +43,7 @@ class Match:
     consumed: list[int]
     """Per depth, root first, how many messages of the body that entry's path covers."""
     moved: list[int]
-    """Messages recognised although the agent moved text out of them (or them as a whole)."""
+    """Messages recognised although the agent moved text out of them."""
     cut: bool = False
     """Whether known entries were left out, because they may be another conversation's."""
 
@@ -67,15 +67,20 @@ def recognise(
     session: str | None,
     *,
     full: bool,
+    start: Match | None = None,
 ) -> Match:
     """The place in the tree to which the body ``messages`` lead.
 
-    ``full`` allows what changes text: holding moved text in place, and notes.
+    ``full`` allows what changes text: holding moved text in place, and notes. ``start`` is a
+    place known to be reached; then ``messages`` are those that follow.
     """
-    matches = _walk(tree, messages, raws, full)
-    covered = matches[0].covered
-    following = messages[covered] if covered < len(messages) else None
+    begin = start or Match(tree.root, [0], [])
+    matches = _walk(tree, messages, raws, full, begin)
+    at = matches[0].covered - begin.covered
+    following = messages[at] if at < len(messages) else None
     match = matches[0] if len(matches) == 1 else _choose(matches, view, session, following)
+    if start is not None and len(matches) == 1:
+        return match
     return _own_part(tree, match, view, session, following)
 
 
@@ -92,31 +97,41 @@ def reopened(match: Match, messages: Sequence[Mapping[str, Any]]) -> Match:
 
 
 def _walk(
-    tree: Tree, messages: Sequence[Mapping[str, Any]], raws: Sequence[bytes], full: bool
+    tree: Tree,
+    messages: Sequence[Mapping[str, Any]],
+    raws: Sequence[bytes],
+    full: bool,
+    begin: Match,
 ) -> list[Match]:
     """The deepest places reached; several where entries differ only in form."""
-    entries: tuple[Entry, ...] = (tree.root,)
-    consumed = [0]
-    moved: list[int] = []
+    entries: tuple[Entry, ...] = (begin.tip,)
+    consumed = list(begin.consumed)
+    moved = list(begin.moved)
+    offset = begin.covered
     at, end = 0, len(raws)
     while at < end:
         found = _step(tree, entries, raws[at], messages[at])
         if not found and full:
             found, taken = _held(entries, messages, at)
-            if found:
-                moved.append(at)
-                at += taken - 1
+            if found and taken:
+                moved.append(offset + at)
+            elif found:
+                at -= 1  # this message is still to come
         if not found:
             break
         at += 1
         entries = found
-        consumed.append(at)
+        consumed.append(offset + at)
     return [Match(entry, consumed, moved) for entry in entries]
 
 
 def _step(
     tree: Tree, entries: Sequence[Entry], raw: bytes, message: Mapping[str, Any]
 ) -> tuple[Entry, ...]:
+    if len(entries) == 1:  # nearly always, and many times a turn
+        name = entries[0].aliases.get(raw)
+        if name is not None:
+            return tree.children(entries[0], name)
     found: tuple[Entry, ...] = ()
     for entry in entries:
         name = entry.aliases.get(raw)
@@ -187,13 +202,13 @@ def _choose(
     """The likeliest of places that differ only in form, or their common part."""
     name = meaning(following) if following else None
 
-    def likeliness(match: Match) -> tuple[bool, bool, bool, bool]:
+    def likeliness(match: Match) -> tuple[bool, bool, bool, int]:
         tip = match.tip
         return (
             any(reply.meaning == name for reply in tip.replies),
             session is not None and tip.session == session,
             _same_head(tip, view),
-            not _differing(tip, view),
+            -len(_differing(tip, view)),
         )
 
     best = max(map(likeliness, matches))

@@ -50,18 +50,18 @@ def repeated(times: int) -> str:
     return f"… (repeated {times} times)"
 
 
-def footer(identifiers: Iterable[str], budget: int) -> str:
-    """One line naming as many of `identifiers` as `budget` characters hold, in the given order.
+def footer(names: Iterable[str], text: str, budget: int) -> str:
+    """One line with the first of `names` that `budget` characters hold; "" if none fits.
 
-    One that already stands within another is not named again; "" if none fits.
+    What already stands in `text`, or in the line as a part of another name, is not named again.
     """
     line, separator = _FOOTER_OPENING, ""
     room = budget - len(_FOOTER_OPENING) - len(_FOOTER_CLOSING)
-    for identifier in identifiers:
-        if room <= 0:
-            break
-        if len(separator) + len(identifier) <= room and identifier not in line:
-            line += separator + identifier
-            room -= len(separator) + len(identifier)
+    for name in names:
+        size = len(separator) + len(name)
+        # In this order: most names come when the line is nearly full, and comparing is quick.
+        if size <= room and name not in line and name not in text:
+            line += separator + name
+            room -= size
             separator = ", "
     return line + _FOOTER_CLOSING if separator else ""

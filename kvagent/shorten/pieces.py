@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import groupby, islice
-from operator import eq
+from itertools import chain, compress, islice, pairwise
+from operator import ne
 
 from kvagent.shorten.marker import repeated
 
@@ -66,32 +66,41 @@ def pieces_of(text: str, longest: int) -> Pieces:
     lines = text.split("\n")
     if lines[-1] == "":
         lines.pop()
-    widest = len(max(lines, key=len, default=""))
-    if widest <= 2 * longest and not any(map(eq, lines, islice(lines, 1, None))):
+    times = _runs(lines, longest)
+    if not times and len(max(lines, key=len, default="")) <= 2 * longest:
         return Pieces(lines, range(1, len(lines) + 2), {}, split=0)
     texts: list[str] = []
     numbers: list[int] = []
-    times: dict[int, int] = {}
+    folded: dict[int, int] = {}
     split = 0
-    number = 1
-    for line, run in groupby(lines):
-        count = sum(1 for _ in run)
+    skip_to = 0
+    for index, line in enumerate(lines):
+        if index < skip_to:
+            continue
+        if index in times:
+            folded[len(texts)] = times[index]
+            skip_to = index + times[index]
+        parts = [line]
         if len(line) > 2 * longest:
             parts = _split(line, longest)
-            split += len(line) * count
-        elif (count - 1) * (len(line) + 1) > len(repeated(count)) + 1:
-            times[len(texts)] = count
-            texts.append(line)
-            numbers.append(number)
-            number += count
-            continue
-        else:
-            parts = [line]
-        texts += parts * count
-        numbers += [n for n in range(number, number + count) for _ in parts]
-        number += count
-    numbers.append(number)
-    return Pieces(texts, numbers, times, split)
+            split += len(line)
+        texts += parts
+        numbers += [index + 1] * len(parts)
+    numbers.append(len(lines) + 1)
+    return Pieces(texts, numbers, folded, split)
+
+
+def _runs(lines: list[str], longest: int) -> dict[int, int]:
+    """The index at which each run of equal lines begins that folding makes shorter: its length."""
+    changes = compress(range(1, len(lines)), map(ne, lines, islice(lines, 1, None)))
+    runs: dict[int, int] = {}
+    for start, end in pairwise(chain([0], changes, [len(lines)])):
+        times = end - start
+        if times > 1 and len(lines[start]) <= 2 * longest:
+            saved = (times - 1) * (len(lines[start]) + 1)
+            if saved > len(repeated(times)) + 1:
+                runs[start] = times
+    return runs
 
 
 def _split(line: str, longest: int) -> list[str]:

@@ -6,10 +6,9 @@ rare names for their length. What the lines left out name beside that is listed 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 
-from kvagent.shorten.alarms import alarms, exit_codes
+from kvagent.shorten.alarms import alarms
 from kvagent.shorten.clean import clean
 from kvagent.shorten.density import Density
 from kvagent.shorten.identifiers import Vocabulary, spaced, vocabulary_of
@@ -21,6 +20,8 @@ from kvagent.shorten.selection import Selection
 # Shares of the budget. On recorded coding sessions a larger head or tail was worth less than lines
 # taken at random; the end is where a command says how it went.
 _HEAD, _TAIL, _ALARMS, _FOOTER = 0.05, 0.1, 0.2, 0.25
+_IN_CONTEXT = 4  # so many of the reports stand with the lines around them
+_SHORT_LINE = 20
 
 
 def shorten(
@@ -42,7 +43,7 @@ def shorten(
     unit: Unit = "characters" if pieces.split * 2 > len(cleaned) else "lines"
     total = len(text) if unit == "characters" else pieces.total_lines
     notes = ["terminal codes removed"] if cleaned != text else []
-    if pieces.times or notes:
+    if (pieces.times or notes) and sum(map(len, pieces.texts)) < budget:
         kept = total - (len(text) - len(cleaned) if unit == "characters" else 0)
         folded = [*notes, "repeats folded"] if pieces.times else notes
         whole = f"{marker(kept, total, unit, handle, folded)}\n{pieces.whole()}"
@@ -71,21 +72,20 @@ def _fill(selection: Selection, for_footer: int) -> list[str]:
     texts = selection.pieces.texts
     room = selection.room
     selection.room -= for_footer
-    reports = alarms(texts)
     _take_ends(selection, int(room * _HEAD), int(room * _TAIL))
-    _take_alarms(selection, reports, int(room * _ALARMS))
+    _take_alarms(selection, int(room * _ALARMS))
     spaced_text = spaced("\n".join(texts))
     vocabulary = vocabulary_of(spaced_text)
     density = Density(selection, spaced_text.split("\n"), vocabulary)
     density.fill()
-    last_line = _footer(selection, reports, density.covered, vocabulary, for_footer - 1)
+    last_line = _footer(selection, density.covered, vocabulary, for_footer - 1)
     # What the footer did not need goes to more lines, and they make it shorter still.
     selection.room += for_footer - len(last_line) - 1
     density.fill()
     selection.extend()
     selection.close_narrow_gaps()
     in_footer = min(for_footer - 1, selection.room + len(last_line))
-    last_line = _footer(selection, reports, density.covered, vocabulary, in_footer)
+    last_line = _footer(selection, density.covered, vocabulary, in_footer)
     return [last_line] if last_line else []
 
 
@@ -101,26 +101,22 @@ def _take_ends(selection: Selection, for_head: int, for_tail: int) -> None:
                 break
 
 
-def _take_alarms(selection: Selection, reports: Sequence[int], share: int) -> None:
+def _take_alarms(selection: Selection, share: int) -> None:
     """The first and the last of the reports with the lines around them, of the others only they."""
     until = selection.room - share
-    for rank, report in enumerate(reports):
-        around = (report, report + 1, report - 1, report + 2) if rank < 2 else (report,)
+    for rank, report in enumerate(alarms(selection.pieces.texts)):
+        around = (report, report + 1, report - 1, report + 2) if rank < _IN_CONTEXT else (report,)
         for piece in around:
             if not 0 <= piece < len(selection) or piece in selection:
                 continue
             if selection.room - selection.cost(piece) < until or not selection.take(piece):
                 break
+        if selection.room - until < _SHORT_LINE:
+            break
 
 
 def _footer(
-    selection: Selection,
-    reports: Sequence[int],
-    covered: AbstractSet[str],
-    vocabulary: Vocabulary,
-    budget: int,
+    selection: Selection, covered: AbstractSet[str], vocabulary: Vocabulary, budget: int
 ) -> str:
-    text = selection.text()
-    codes = exit_codes(selection.pieces.texts[piece] for piece in reports if piece not in selection)
-    names = vocabulary.best_identifiers(max(1, budget // 4), without=covered)
-    return footer((name for name in (*codes, *names) if name not in text), budget)
+    left_out = (name for name in vocabulary.identifiers if name not in covered)
+    return footer(left_out, selection.text(), budget)

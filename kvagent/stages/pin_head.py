@@ -42,7 +42,10 @@ def _hold(turn: Turn, old: Head) -> None:
         turn.head = Head(view.raws, tools, view.meanings, forms, view.options)
         turn.told = dict(enumerate(view.values))
         return
-    turn.head = Head(old.system, tools, old.meanings, forms, view.options, old.hidden)
+    if old.tools == tools and old.options == view.options:
+        turn.head = old
+    else:
+        turn.head = Head(old.system, tools, old.meanings, forms, view.options, old.hidden)
     turn.told = turn.past.told
     if changed:
         slots = turn.tree.slots(view.skeleton, view.values)

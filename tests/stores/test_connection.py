@@ -11,6 +11,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -247,6 +248,23 @@ def test_a_store_that_another_process_locks_while_it_is_made(path: Path) -> None
     lock.close()
     assert store.get("a", b"key") == ()
     store.close()
+
+
+def test_many_make_the_same_store_at_once(tmp_path: Path) -> None:
+    def make(path: Path, barrier: threading.Barrier) -> None:
+        store = SQLiteStore(path, timeout=60)
+        barrier.wait()
+        store.add("a", b"key", b"%d" % threading.get_ident())
+        store.close()
+
+    with ThreadPoolExecutor(8) as pool:
+        for number in range(10):
+            path, barrier = tmp_path / f"{number}.db", threading.Barrier(8)
+            made = [pool.submit(make, path, barrier) for _ in range(8)]
+            assert [one.result() for one in made] == [None] * 8
+            store = SQLiteStore(path)
+            assert len(store.get("a", b"key")) == 8
+            store.close()
 
 
 def test_a_thread_that_holds_the_connection_does_not_block_others_for_ever(filled: Path) -> None:

@@ -137,6 +137,7 @@ class Agent:
             "tools": definitions,
             "temperature": 0,
             "max_tokens": MAX_TOKENS,
+            "frequency_penalty": 0.5,  # so small a model would say the same sentence in every turn
             "stop": [STOP],
             "stream": True,
             "stream_options": {"include_usage": True},

@@ -12,9 +12,7 @@ import random
 from datetime import datetime, timedelta
 from typing import Any
 
-REMINDER = (
-    "<system-reminder>\nThe repository is read-only. Answer briefly.\n</system-reminder>"
-)
+REMINDER = "<system-reminder>\nThe repository is read-only. Answer briefly.\n</system-reminder>"
 
 
 class Clock:

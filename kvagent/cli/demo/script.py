@@ -83,7 +83,10 @@ def steps(root: Path) -> list[Step]:
         ),
         Step(calls=(Call("list_files", {"folder": demo, "limit": 8}),)),
         Step(),
-        Step("Now read the licence, the README and the code.", (Call("read_file", {"path": long_read}),)),
+        Step(
+            "Now read the licence, the README and the code.",
+            (Call("read_file", {"path": long_read}),),
+        ),
         Step(calls=(Call("git_log", {"limit": 1}),)),
         Step(),
     ]

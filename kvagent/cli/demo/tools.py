@@ -133,7 +133,9 @@ class Toolbox:
             raise ValueError(f"no such file: {path}")
         texts: list[str] = []
         for file in found:
-            lines = file.read_text(encoding="utf-8", errors="replace").splitlines()[first - 1 : last]
+            lines = file.read_text(encoding="utf-8", errors="replace").splitlines()[
+                first - 1 : last
+            ]
             name = [f"==> {self._name(file)} <=="] if len(found) > 1 else []
             texts.append("\n".join(name + lines))
         return "\n".join(texts)

@@ -1,0 +1,88 @@
+"""What can be done from the command line?
+
+One command a file. A command's module is imported when the command runs, so that help comes
+quickly and one command's needs do not slow another.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Annotated, Any, NamedTuple
+
+import typer
+from typer.core import TyperGroup
+
+from kvagent.cli.failure import Failure
+
+
+class Command(NamedTuple):
+    """Where a command's function is, which bears its name, and what the overview says of it."""
+
+    module: str
+    summary: str
+
+
+COMMANDS = {
+    "demo": Command(
+        "kvagent.cli.demo", "Run an agent on a real llama.cpp, raw and wrapped, side by side."
+    ),
+    "rewrite": Command(
+        "kvagent.cli.rewrite", "Write what kvagent would have sent for recorded chat requests."
+    ),
+}
+
+
+# The types of typer's own base class differ between its versions, hence Any.
+class LazyGroup(TyperGroup):
+    """Commands that are imported when they are asked for."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        if cmd_name not in COMMANDS:
+            return None
+        function = getattr(importlib.import_module(COMMANDS[cmd_name].module), cmd_name)
+        app = typer.Typer(add_completion=False, rich_markup_mode=None)
+        app.command(cmd_name)(function)
+        return typer.main.get_command(app)
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, command.summary) for name, command in COMMANDS.items()])
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except Failure as failure:
+            typer.echo(f"kvagent {ctx.invoked_subcommand}: {failure}", err=True)
+            raise typer.Exit(2) from failure
+
+
+main = typer.Typer(
+    cls=LazyGroup,
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        from kvagent import __version__
+
+        typer.echo(f"kvagent {__version__}")
+        raise typer.Exit
+
+
+@main.callback()
+def _kvagent(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_version, is_eager=True, help="Print the version and exit."
+        ),
+    ] = False,
+) -> None:
+    """Keep an agent's prompts, and the server's KV cache of them, clean."""

@@ -1,0 +1,125 @@
+"""What policy does a file state?
+
+TOML or JSON with the names of ``kvagent.Policy``. A stage is switched off by null in JSON, and by
+``false`` or ``"off"`` in both: TOML has no null.
+"""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, get_args
+
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
+
+from kvagent import Policy
+from kvagent.cli.failure import Failure, because
+
+
+def read_policy(path: Path) -> Policy:
+    """The policy in a file; ``Failure`` names the file, the field and what is wrong with it."""
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except OSError as error:
+        raise Failure(f"cannot read the policy {path}: {because(error)}") from error
+    except UnicodeDecodeError as error:
+        raise Failure(f"the policy {path} is not UTF-8") from error
+    settings = _from_json(path, text) if _is_json(path, text) else _from_toml(path, text)
+    try:
+        return Policy.model_validate(_with_switches(settings))
+    except ValidationError as error:
+        faults = "; ".join(_sentence(details) for details in error.errors())
+        raise Failure(f"the policy {path} does not hold: {faults}") from error
+
+
+def _is_json(path: Path, text: str) -> bool:
+    extension = path.suffix.lower()
+    return extension == ".json" or (extension != ".toml" and text.lstrip()[:1] == "{")
+
+
+def _from_json(path: Path, text: str) -> dict[str, Any]:
+    try:
+        settings = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise Failure(
+            f"the policy {path} is not JSON: {error.msg} in line {error.lineno}, "
+            f"character {error.colno}"
+        ) from error
+    except (ValueError, RecursionError) as error:
+        raise Failure(f"the policy {path} is no JSON that can be read: {error}") from error
+    if not isinstance(settings, dict):
+        raise Failure(f'the policy {path} is not an object, such as {{"evict": null}}')
+    return settings
+
+
+def _from_toml(path: Path, text: str) -> dict[str, Any]:
+    try:
+        return tomllib.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise Failure(f"the policy {path} is not TOML: {error}") from error
+
+
+def _with_switches(settings: dict[str, Any]) -> dict[str, Any]:
+    """The settings with the words for on and off, where stages stand, as what they mean."""
+    off: tuple[Any, ...] = (False, "off")
+    on: tuple[Any, ...] = (True, "on")
+    return {
+        name: value
+        if name not in _STAGES
+        else None
+        if any(value is word or value == word for word in off)
+        else {}
+        if any(value is word or value == word for word in on)
+        else value
+        for name, value in settings.items()
+    }
+
+
+def _is_stage(annotation: Any) -> bool:
+    kinds = get_args(annotation)
+    return type(None) in kinds and any(
+        isinstance(kind, type) and issubclass(kind, BaseModel) for kind in kinds
+    )
+
+
+_STAGES = frozenset(
+    name for name, field in Policy.model_fields.items() if _is_stage(field.annotation)
+)
+
+
+def _sentence(fault: ErrorDetails) -> str:
+    names = [str(part) for part in fault["loc"]]
+    field = ".".join(names)
+    if fault["type"] == "extra_forbidden":
+        return f"{field} is no setting, {_known(names)}"
+    if fault["type"] in ("model_type", "model_attributes_type", "dict_type"):
+        off = ', or "off"' if field in _STAGES else ""
+        return f"{field} should be a table of settings{off}, not {_shown(fault)}"
+    reason = fault["msg"].removeprefix("Value error, ")
+    if reason.startswith("Input should "):
+        return f"{field} {reason.removeprefix('Input ')}, not {_shown(fault)}"
+    return f"{field}: {reason}"
+
+
+def _known(names: list[str]) -> str:
+    """What could have been meant, or all that there is."""
+    model: type[BaseModel] = Policy
+    for name in names[:-1]:
+        kinds = get_args(model.model_fields[name].annotation) or (
+            model.model_fields[name].annotation,
+        )
+        model = next(kind for kind in kinds if issubclass(kind, BaseModel))
+    close = get_close_matches(names[-1], model.model_fields, n=1)
+    if close:
+        return "was " + ".".join([*names[:-1], close[0]]) + " meant?"
+    if not model.model_fields:
+        return f"{'.'.join(names[:-1])} has none"
+    return "there are " + ", ".join(sorted(model.model_fields))
+
+
+def _shown(fault: ErrorDetails) -> str:
+    text = repr(fault["input"])
+    return text if len(text) <= 40 else text[:37] + "..."

@@ -1,0 +1,254 @@
+"""What would kvagent have sent for these recorded chat requests?
+
+The requests run through one engine without a server, as if each had been answered before the next
+one came. Memory does not grow with the file: one line at a time is held, and the engine's own
+memory is bounded by the policy.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import asdict
+from pathlib import Path
+from typing import IO, Annotated, Any
+
+import orjson
+import typer
+
+from kvagent.chat import Doubt
+from kvagent.cli.failure import Failure, because
+from kvagent.cli.policy_file import read_policy
+from kvagent.cli.progress import progress
+from kvagent.cli.recorded import Broken, Recorded
+from kvagent.cli.whole_file import STANDARD, WholeFile
+from kvagent.engine import Engine
+from kvagent.events import Bypassed, Edited, Event, PrefixBroken, TurnFinished
+from kvagent.policy import Policy
+
+logger = logging.getLogger("kvagent")
+
+# Who gives the wrong file does not want to read all of it again.
+_BROKEN_LINES_SAID = 20
+# A request with pictures has some tens of millions; a line beyond this is no recording.
+_LONGEST_LINE = 1 << 28
+
+
+def rewrite(
+    source: Annotated[
+        str,
+        typer.Argument(
+            metavar="IN.jsonl",
+            help='Recorded requests, one a line: the body, or {"body": ...} with any other keys. '
+            "- is standard input.",
+        ),
+    ],
+    out: Annotated[
+        str,
+        typer.Option(
+            "--out",
+            "-o",
+            metavar="OUT.jsonl",
+            help="Where the requests go, line for line. It may be IN.jsonl itself.",
+        ),
+    ] = STANDARD,
+    policy: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="The policy as TOML or JSON. A stage is off with null (JSON), false, or \"off\".",
+        ),
+    ] = None,
+    window: Annotated[
+        int | None,
+        typer.Option(min=1, metavar="TOKENS", help="The window; goes before the policy's."),
+    ] = None,
+    events: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE",
+            help="Where to say what was done and why: one event a line, with the number of its "
+            "request's line, and nothing of a prompt. - is standard output.",
+        ),
+    ] = None,
+    verbose: Annotated[
+        bool,
+        typer.Option("--verbose", "-v", help="End with a summary, also where nobody looks on."),
+    ] = False,
+) -> None:
+    """Write what kvagent would have sent for recorded chat requests.
+
+    A request that kvagent would let through is written as it came, and named on stderr. If a line
+    holds no request, nothing is written and the exit status is 2.
+    """
+    settings = read_policy(policy) if policy is not None else Policy()
+    settings = settings.model_copy(
+        update={"probe": False, "window": window or settings.window}
+    )
+    _refuse_clashes(source, out, events)
+    size = _size(source)
+    with ExitStack() as stack:
+        recording = stack.enter_context(_opened(source))
+        wire = stack.enter_context(WholeFile(out))
+        log = stack.enter_context(WholeFile(events)) if events is not None else None
+        screen = stack.enter_context(progress("rewriting", size))
+        rewriting = _Rewriting(settings, screen.say, verbose)
+        for number, line in _lines(recording, source):
+            rewriting.line(number, line, wire, log)
+            screen.advance(len(line))
+        rewriting.finish()
+        # Both are known to have room before either takes its place.
+        for file in (wire, log):
+            if file is not None:
+                file.flush()
+        for file in (wire, log):
+            if file is not None:
+                file.commit()
+    if verbose or sys.stderr.isatty():
+        typer.echo(rewriting.summary(), err=True)
+
+
+class _Rewriting:
+    """The engine, and what is counted and complained of on the way through a recording."""
+
+    def __init__(self, policy: Policy, say: Callable[[str], None], verbose: bool) -> None:
+        self._engine = Engine(policy, on_event=self._note)
+        self._say = say
+        self._verbose = verbose
+        self._events: list[Event] = []
+        self._requests = 0
+        self._edited = 0
+        self._breaks = 0
+        self._saved_tokens = 0
+        self._broken = 0
+
+    def _note(self, event: Event) -> None:
+        # Nothing was answered, so there is nothing to tell of answers.
+        if not isinstance(event, TurnFinished):
+            self._events.append(event)
+
+    def line(self, number: int, line: bytes, wire: WholeFile, log: WholeFile | None) -> None:
+        """Rewrite one line, and say what was done."""
+        try:
+            recorded = Recorded.read(line)
+        except Broken as broken:
+            self._complain(number, broken)
+            return
+        if self._broken:
+            return  # nothing will be written
+        if recorded is None:
+            wire.write(line)
+            return
+        self._events.clear()
+        body = self._rewritten(number, recorded.body)
+        wire.write(line if body == recorded.body else recorded.with_body(body))
+        self._requests += 1
+        self._edited += body != recorded.body
+        for event in self._events:
+            self._count(event)
+            if log is not None:
+                log.write(_as_json(number, event))
+
+    def _rewritten(self, number: int, body: bytes) -> bytes:
+        try:
+            return self._engine.rewrite(body)
+        except Doubt as doubt:
+            reason, bypassed = str(doubt), Bypassed(str(doubt))
+        except Exception as error:
+            logger.debug("kvagent failed on line %d", number, exc_info=True)
+            reason = f"an error inside kvagent, {_place(error)}"
+            bypassed = Bypassed("an error inside kvagent", error)
+            if self._verbose:
+                reason += "\n" + "".join(traceback.format_exception(error)).rstrip()
+        self._events[:] = [bypassed]
+        self._say(f"line {number} goes out as it came: {reason}")
+        return body
+
+    def _complain(self, number: int, broken: Broken) -> None:
+        self._broken += 1
+        self._say(f"line {number} {broken}")
+        if self._broken == _BROKEN_LINES_SAID:
+            raise Failure(f"stopped after {self._broken} broken lines, nothing was written")
+
+    def finish(self) -> None:
+        """End the run; ``Failure`` when lines were broken."""
+        if self._broken:
+            lines = "one broken line" if self._broken == 1 else f"{self._broken} broken lines"
+            raise Failure(f"{lines}, nothing was written")
+
+    def _count(self, event: Event) -> None:
+        if isinstance(event, Edited):
+            self._saved_tokens += event.saved_tokens
+        elif isinstance(event, PrefixBroken):
+            self._breaks += 1
+
+    def summary(self) -> str:
+        """Requests, how many of them changed, breaks, and the estimated prefill saved."""
+        would = "would be " if self._engine.policy.mode == "observe" else ""
+        return (
+            f"{self._requests} requests, {self._edited} edited, {self._breaks} prefix breaks, "
+            f"some {self._saved_tokens:,} tokens of prefill {would}saved"
+        )
+
+
+def _refuse_clashes(source: str, out: str, events: str | None) -> None:
+    """Two streams into one place would destroy both."""
+    if events is None:
+        return
+    if _same(events, out):
+        raise Failure("requests and events cannot go to the same place: give --out or --events")
+    if events != STANDARD and source != STANDARD and _same(events, source):
+        raise Failure(f"the events would replace the recording {source}: name another file")
+
+
+def _same(one: str, other: str) -> bool:
+    if STANDARD in (one, other):
+        return one == other
+    return Path(one).resolve() == Path(other).resolve()
+
+
+def _size(source: str) -> int | None:
+    """Bytes to come, for the progress bar; None where that is not known."""
+    try:
+        return None if source == STANDARD else Path(source).stat().st_size or None
+    except OSError:
+        return None  # opening it will say why
+
+
+def _opened(source: str) -> IO[bytes]:
+    if source == STANDARD:
+        return sys.stdin.buffer
+    try:
+        return open(source, "rb")
+    except OSError as error:
+        raise Failure(f"cannot read {source}: {because(error)}") from error
+
+
+def _lines(recording: IO[bytes], source: str) -> Iterator[tuple[int, bytes]]:
+    number = 0
+    try:
+        while line := recording.readline(_LONGEST_LINE):
+            number += 1
+            if len(line) == _LONGEST_LINE:
+                raise Failure(f"line {number} of {source} is longer than a request can be")
+            yield number, line
+    except OSError as error:
+        raise Failure(f"cannot read {source}: {because(error)}") from error
+
+
+def _as_json(number: int, event: Event) -> bytes:
+    fields: dict[str, Any] = {"line": number, "event": type(event).__name__, **asdict(event)}
+    error = fields.get("error")
+    if error is not None:
+        fields["error"] = _place(error)  # an error's own text may quote the prompt
+    return orjson.dumps(fields) + b"\n"
+
+
+def _place(error: BaseException) -> str:
+    """An error's kind and where it was raised."""
+    frames = traceback.extract_tb(error.__traceback__)
+    where = f" in {Path(frames[-1].filename).name}, line {frames[-1].lineno}" if frames else ""
+    return type(error).__name__ + where
