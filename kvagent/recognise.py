@@ -29,6 +29,9 @@ _BLOCK = 16
 # So much generated text is taken for the conversation's own; a greeting is not.
 _UNIQUE_CHARS = 64
 
+# How many places that differ only in form are weighed against each other, the deepest ones.
+_CANDIDATES = 64
+
 # How many of the messages that once followed are looked at for moved text, newest first.
 _SIBLINGS = 64
 
@@ -76,12 +79,14 @@ def recognise(
     """
     begin = start or Match(tree.root, [0], [])
     matches = _walk(tree, messages, raws, full, begin)
-    at = matches[0].covered - begin.covered
-    following = messages[at] if at < len(messages) else None
-    match = matches[0] if len(matches) == 1 else _choose(matches, view, session, following)
-    if start is not None and len(matches) == 1:
-        return match
-    return _own_part(tree, match, view, session, following)
+    if start is not None:
+        # Several forms from a known place on: rare enough to be looked at from the beginning.
+        return matches[0] if len(matches) == 1 else matches[0].back_to(tree.root)
+    if len(matches) == 1:
+        return _own_part(tree, matches[0], messages, view, session)
+    own = [_own_part(tree, match, messages, view, session) for match in matches]
+    covered = max(match.covered for match in own)
+    return _likeliest([m for m in own if m.covered == covered], messages, view, session)
 
 
 def reopened(match: Match, messages: Sequence[Mapping[str, Any]]) -> Match:
@@ -103,12 +108,13 @@ def _walk(
     full: bool,
     begin: Match,
 ) -> list[Match]:
-    """The deepest places reached; several where entries differ only in form."""
+    """The places reached; several where entries differ only in form."""
     entries: tuple[Entry, ...] = (begin.tip,)
     consumed = list(begin.consumed)
     moved = list(begin.moved)
     offset = begin.covered
     at, end = 0, len(raws)
+    ended: list[Entry] = []
     while at < end:
         found = _step(tree, entries, raws[at], messages[at])
         if not found and full:
@@ -119,10 +125,13 @@ def _walk(
                 at -= 1  # this message is still to come
         if not found:
             break
+        if len(entries) > 1:
+            parents = {id(entry.parent) for entry in found}
+            ended += (entry for entry in entries if id(entry) not in parents)
         at += 1
         entries = found
         consumed.append(offset + at)
-    return [Match(entry, consumed, moved) for entry in entries]
+    return [Match(entry, consumed, moved) for entry in (*ended, *entries)[-_CANDIDATES:]]
 
 
 def _step(
@@ -193,19 +202,19 @@ def _text_moved(old: Entry, message: Mapping[str, Any], later: Sequence[Mapping[
     return any(block in text or (tag and f"<{tag[1]}" in text) for text in map(text_of, later))
 
 
-def _choose(
+def _likeliest(
     matches: Sequence[Match],
+    messages: Sequence[Mapping[str, Any]],
     view: HeadView,
     session: str | None,
-    following: Mapping[str, Any] | None,
 ) -> Match:
-    """The likeliest of places that differ only in form, or their common part."""
-    name = meaning(following) if following else None
+    """The likeliest of places that cover as much, or their common part."""
 
     def likeliness(match: Match) -> tuple[bool, bool, bool, int]:
         tip = match.tip
+        name = _following(match, messages)
         return (
-            any(reply.meaning == name for reply in tip.replies),
+            name is not None and any(reply.meaning == meaning(name) for reply in tip.replies),
             session is not None and tip.session == session,
             _same_head(tip, view),
             -len(_differing(tip, view)),
@@ -213,27 +222,33 @@ def _choose(
 
     best = max(map(likeliness, matches))
     likely = [match for match in matches if likeliness(match) == best]
+    chosen = likely[-1]
     if len(likely) > 1:
         paths = [match.tip.path() for match in likely]
-        for entries in zip(*paths, strict=True):
+        for entries in zip(*paths, strict=False):
             if any(e is not entries[0] for e in entries) and any(map(_bears_values, entries)):
                 assert entries[-1].parent is not None
-                return likely[-1].back_to(entries[-1].parent)
-    return likely[-1]
+                return chosen.back_to(entries[-1].parent)
+    return chosen
+
+
+def _following(match: Match, messages: Sequence[Mapping[str, Any]]) -> Mapping[str, Any] | None:
+    """The message that comes after a match; ``messages`` are all the body's."""
+    return messages[match.covered] if match.covered < len(messages) else None
 
 
 def _own_part(
     tree: Tree,
     match: Match,
+    messages: Sequence[Mapping[str, Any]],
     view: HeadView,
     session: str | None,
-    following: Mapping[str, Any] | None,
 ) -> Match:
     """The part of a match that may be taken for this conversation's own."""
     if match.tip is tree.root:
         return match
     path = match.tip.path()
-    evidence = _Evidence.of(path, following)
+    evidence = _Evidence.of(path, _following(match, messages))
     if not evidence.answered and not _same_head(match.tip, view):
         return match.back_to(tree.root)  # begins with the same words, but under another head
     for entry in path:

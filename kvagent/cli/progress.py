@@ -25,7 +25,7 @@ class Screen:
 def progress(title: str, size: int | None) -> Iterator[Screen]:
     """Show a bar for a file of ``size`` bytes; None where nobody knows its size."""
     if not sys.stderr.isatty():
-        yield Screen(lambda done: None, lambda text: print(text, file=sys.stderr))
+        yield Screen(lambda _: None, lambda text: print(text, file=sys.stderr))
         return
     from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import sys
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
@@ -35,6 +35,7 @@ logger = logging.getLogger("kvagent")
 _BROKEN_LINES_SAID = 20
 # A request with pictures has some tens of millions; a line beyond this is no recording.
 _LONGEST_LINE = 1 << 28
+_KEEP_THE_PREFIX = frozenset(("echo", "pin_head", "replay"))
 
 
 def rewrite(
@@ -59,7 +60,7 @@ def rewrite(
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="The policy as TOML or JSON. A stage is off with null (JSON), false, or \"off\".",
+            help='The policy as TOML or JSON. A stage is off with null (JSON), false, or "off".',
         ),
     ] = None,
     window: Annotated[
@@ -85,9 +86,7 @@ def rewrite(
     holds no request, nothing is written and the exit status is 2.
     """
     settings = read_policy(policy) if policy is not None else Policy()
-    settings = settings.model_copy(
-        update={"probe": False, "window": window or settings.window}
-    )
+    settings = settings.model_copy(update={"probe": False, "window": window or settings.window})
     _refuse_clashes(source, out, events)
     size = _size(source)
     with ExitStack() as stack:
@@ -147,8 +146,9 @@ class _Rewriting:
         wire.write(line if body == recorded.body else recorded.with_body(body))
         self._requests += 1
         self._edited += body != recorded.body
+        self._saved_tokens += _saved_tokens(self._events)
         for event in self._events:
-            self._count(event)
+            self._breaks += isinstance(event, PrefixBroken)
             if log is not None:
                 log.write(_as_json(number, event))
 
@@ -178,12 +178,6 @@ class _Rewriting:
         if self._broken:
             lines = "one broken line" if self._broken == 1 else f"{self._broken} broken lines"
             raise Failure(f"{lines}, nothing was written")
-
-    def _count(self, event: Event) -> None:
-        if isinstance(event, Edited):
-            self._saved_tokens += event.saved_tokens
-        elif isinstance(event, PrefixBroken):
-            self._breaks += 1
 
     def summary(self) -> str:
         """Requests, how many of them changed, breaks, and the estimated prefill saved."""
@@ -222,7 +216,7 @@ def _opened(source: str) -> IO[bytes]:
     if source == STANDARD:
         return sys.stdin.buffer
     try:
-        return open(source, "rb")
+        return Path(source).open("rb")
     except OSError as error:
         raise Failure(f"cannot read {source}: {because(error)}") from error
 
@@ -237,6 +231,19 @@ def _lines(recording: IO[bytes], source: str) -> Iterator[tuple[int, bytes]]:
             yield number, line
     except OSError as error:
         raise Failure(f"cannot read {source}: {because(error)}") from error
+
+
+def _saved_tokens(events: Iterable[Event]) -> int:
+    """Estimated prefill that one request was spared.
+
+    What keeps the prefix saves all that follows it, so several such edits of a request save the
+    same tokens; what makes a message shorter saves its own.
+    """
+    edits = [event for event in events if isinstance(event, Edited)]
+    kept = [edit.saved_tokens for edit in edits if edit.stage in _KEEP_THE_PREFIX]
+    return max(kept, default=0) + sum(
+        edit.saved_tokens for edit in edits if edit.stage not in _KEEP_THE_PREFIX
+    )
 
 
 def _as_json(number: int, event: Event) -> bytes:

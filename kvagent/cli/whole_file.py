@@ -11,6 +11,7 @@ import shutil
 import stat
 import sys
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Self
@@ -31,8 +32,8 @@ class WholeFile:
         self.name = "standard output" if target == STANDARD else target
         self._path: Path | None = None
         """What will be replaced; None where the bytes are copied at the end."""
-        self._device = None if target == STANDARD else target
-        self._temporary: str | None = None
+        self._device = None if target == STANDARD else Path(target)
+        self._temporary: Path | None = None
         try:
             self._file = self._open(target)
         except OSError as error:
@@ -47,19 +48,16 @@ class WholeFile:
             mode = path.stat().st_mode
         except FileNotFoundError:
             if not path.parent.is_dir():
-                raise Failure(
-                    f"cannot write {target}: there is no folder {path.parent}"
-                ) from None
+                raise Failure(f"cannot write {target}: there is no folder {path.parent}") from None
             mode = 0
         if stat.S_ISDIR(mode) or target.endswith(os.sep):
             raise Failure(f"cannot write {target}: it is a folder, name a file in it")
         if mode and not stat.S_ISREG(mode):
             return tempfile.TemporaryFile()
-        handle, self._temporary = tempfile.mkstemp(
-            dir=path.parent, prefix=".kvagent-", suffix=".tmp"
-        )
-        self._path = path
-        os.chmod(handle, stat.S_IMODE(mode) if mode else _mode_of_new_files())
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=".kvagent-", suffix=".tmp")
+        self._path, self._temporary = path, Path(name)
+        with suppress(OSError):  # some file systems know no modes
+            self._temporary.chmod(stat.S_IMODE(mode) if mode else _mode_of_new_files())
         return os.fdopen(handle, "wb")
 
     def write(self, data: bytes) -> None:
@@ -83,7 +81,7 @@ class WholeFile:
                 self._copy()
             elif self._temporary is not None:
                 self._file.close()
-                os.replace(self._temporary, self._path)
+                self._temporary.replace(self._path)
                 self._temporary = None
         except BrokenPipeError:
             raise  # who reads a pipe may have read enough
@@ -96,7 +94,7 @@ class WholeFile:
             shutil.copyfileobj(self._file, sys.stdout.buffer)
             sys.stdout.buffer.flush()
         else:
-            with open(self._device, "wb") as device:
+            with self._device.open("wb") as device:
                 shutil.copyfileobj(self._file, device)
 
     def _failure(self, error: OSError) -> Failure:
@@ -112,12 +110,10 @@ class WholeFile:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        try:
+        with suppress(OSError):  # what could not be written is thrown away, or was complained of
             self._file.close()
-        except OSError:
-            pass  # what could not be written is thrown away, or was complained of
         if self._temporary is not None:
-            Path(self._temporary).unlink(missing_ok=True)
+            self._temporary.unlink(missing_ok=True)
 
 
 def _mode_of_new_files() -> int:

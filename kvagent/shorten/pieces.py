@@ -23,12 +23,14 @@ class Pieces:
            two pieces with the same number are parts of one line
     times  how often the line stands in a row, for the pieces that stand for a run
     split  how many characters the lines hold that were split
+    ended  whether the last line ends with a line feed
     """
 
     texts: Sequence[str]
     lines: Sequence[int]
     times: dict[int, int]
     split: int
+    ended: bool
 
     def __len__(self) -> int:
         return len(self.texts)
@@ -52,8 +54,10 @@ class Pieces:
         return self.texts[piece] if times is None else f"{self.texts[piece]}\n{repeated(times)}"
 
     def characters(self, piece: int) -> int:
-        """How many characters of the source the piece stands for, without its last line feed."""
-        return (len(self.texts[piece]) + 1) * self.times.get(piece, 1) - 1
+        """How many characters of the source the piece stands for, line feeds included."""
+        count = (len(self.texts[piece]) + 1) * self.times.get(piece, 1)
+        feed = self.ends_line(piece) and (self.ended or piece + 1 < len(self))
+        return count if feed else count - 1
 
     def whole(self) -> str:
         """All pieces put together again."""
@@ -64,11 +68,12 @@ class Pieces:
 def pieces_of(text: str, longest: int) -> Pieces:
     """Takes `text` apart; a line of more than twice `longest` characters becomes several pieces."""
     lines = text.split("\n")
-    if lines[-1] == "":
+    ended = lines[-1] == ""
+    if ended:
         lines.pop()
     times = _runs(lines, longest)
     if not times and len(max(lines, key=len, default="")) <= 2 * longest:
-        return Pieces(lines, range(1, len(lines) + 2), {}, split=0)
+        return Pieces(lines, range(1, len(lines) + 2), {}, split=0, ended=ended)
     texts: list[str] = []
     numbers: list[int] = []
     folded: dict[int, int] = {}
@@ -87,7 +92,7 @@ def pieces_of(text: str, longest: int) -> Pieces:
         texts += parts
         numbers += [index + 1] * len(parts)
     numbers.append(len(lines) + 1)
-    return Pieces(texts, numbers, folded, split)
+    return Pieces(texts, numbers, folded, split, ended)
 
 
 def _runs(lines: list[str], longest: int) -> dict[int, int]:

@@ -29,7 +29,7 @@ class Selection:
     def _widest_gap(self) -> int:
         last = self.pieces.total_lines
         widest = len(gap_of_lines(last, last + 1))
-        if self.unit == "characters" or len(self.pieces) > last:
+        if self.pieces.split:
             characters = sum(map(len, self.pieces.texts)) + len(self.pieces)
             widest = max(widest, len(gap_of_characters(characters)))
         return widest + 1
@@ -84,12 +84,7 @@ class Selection:
         """How much of the source stands, in `unit`s; of lines only those of which all stands."""
         pieces = self.pieces
         if self.unit == "characters":
-            count = 0
-            for piece in self.kept():
-                count += pieces.characters(piece)
-                goes_on = piece + 1 < len(self) and self._kept[piece + 1]
-                count += bool(goes_on) and pieces.ends_line(piece)
-            return count
+            return sum(map(pieces.characters, self.kept()))
         missing = counted = 0
         for begin, end in self._gaps():
             first, last = pieces.lines[begin], pieces.last_line(end - 1)
@@ -128,6 +123,5 @@ class Selection:
         behind = "\n" if pieces.ends_line(end - 1) else ""
         within_line = begin > 0 and not pieces.ends_line(begin - 1)
         if self.unit == "characters" or (within_line and first == last):
-            count = sum(pieces.characters(i) + pieces.ends_line(i) for i in range(begin, end))
-            return gap_of_characters(count) + behind
+            return gap_of_characters(sum(map(pieces.characters, range(begin, end)))) + behind
         return ("\n" if within_line else "") + gap_of_lines(first, last) + "\n"

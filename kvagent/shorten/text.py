@@ -14,7 +14,7 @@ from kvagent.shorten.density import Density
 from kvagent.shorten.identifiers import Vocabulary, spaced, vocabulary_of
 from kvagent.shorten.marker import footer, is_marked, marker
 from kvagent.shorten.pieces import pieces_of
-from kvagent.shorten.result import Shortened, Unit, unchanged
+from kvagent.shorten.result import Shortened, Unit, count_lines, unchanged
 from kvagent.shorten.selection import Selection
 
 # Shares of the budget. On recorded coding sessions a larger head or tail was worth less than lines
@@ -41,7 +41,7 @@ def shorten(
     cleaned = clean(text)
     pieces = pieces_of(cleaned, longest=max(40, min(400, budget // 16)))
     unit: Unit = "characters" if pieces.split * 2 > len(cleaned) else "lines"
-    total = len(text) if unit == "characters" else pieces.total_lines
+    total = len(text) if unit == "characters" else count_lines(text)
     notes = ["terminal codes removed"] if cleaned != text else []
     if (pieces.times or notes) and sum(map(len, pieces.texts)) < budget:
         kept = total - (len(text) - len(cleaned) if unit == "characters" else 0)
@@ -54,7 +54,7 @@ def shorten(
     selection = Selection(pieces, unit, budget - longest_marker - len("\n"))
     if selection.room < 0:
         return _no_room(total, unit, budget, handle)
-    last_line = _fill(selection, for_footer=int(budget * _FOOTER))
+    last_line = _fill(selection, for_footer=min(int(budget * _FOOTER), selection.room // 3))
     kept = selection.count()
     shown = [marker(kept, total, unit, handle, notes), selection.text(), *last_line]
     return Shortened("\n".join(shown), kept, total - kept, unit, lossless=False)

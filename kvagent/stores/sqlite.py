@@ -54,7 +54,7 @@ class SQLiteStore:
         self._reader = Connection(self.path, timeout)
         self._writer = Connection(self.path, timeout)
         # Small, so that no single write has much to prune.
-        self._step = min(max_bytes // 64, 1 << 17)
+        self._step = min(max_bytes // 64, 1 << 15)
         # As if a step had been written: many short-lived processes must prune as well.
         self._unmeasured = self._step
         weakref.finalize(self, _close, self._reader, self._writer)

@@ -267,6 +267,26 @@ def test_many_make_the_same_store_at_once(tmp_path: Path) -> None:
             store.close()
 
 
+def test_who_reads_a_new_file_does_not_keep_it_from_becoming_a_store(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SQLite itself does not wait here; several processes that make one store would meet it."""
+    reader = sqlite3.connect(path, isolation_level=None)
+    reader.execute("BEGIN")
+    reader.execute("SELECT * FROM sqlite_master").fetchall()
+    waited: list[float] = []
+
+    def sleep(seconds: float) -> None:
+        waited.append(seconds)
+        reader.close()
+
+    monkeypatch.setattr("kvagent.stores.connection.time.sleep", sleep)
+    store = SQLiteStore(path, timeout=10)
+    assert store.get("a", b"key") == ()
+    assert len(waited) == 1
+    store.close()
+
+
 def test_a_thread_that_holds_the_connection_does_not_block_others_for_ever(filled: Path) -> None:
     store = SQLiteStore(filled, timeout=0)
     held, done = threading.Event(), threading.Event()
