@@ -63,19 +63,16 @@ def _from_toml(path: Path, text: str) -> dict[str, Any]:
 
 
 def _with_switches(settings: dict[str, Any]) -> dict[str, Any]:
-    """The settings with the words for on and off, where stages stand, as what they mean."""
-    off: tuple[Any, ...] = (False, "off")
-    on: tuple[Any, ...] = (True, "on")
     return {
-        name: value
-        if name not in _STAGES
-        else None
-        if any(value is word or value == word for word in off)
-        else {}
-        if any(value is word or value == word for word in on)
-        else value
-        for name, value in settings.items()
+        name: _switched(value) if name in _STAGES else value for name, value in settings.items()
     }
+
+
+def _switched(value: Any) -> Any:
+    """What a stage is set to: None where it is off, its defaults where it is on."""
+    if value is False or value == "off":
+        return None
+    return {} if value is True or value == "on" else value
 
 
 def _is_stage(annotation: Any) -> bool:

@@ -42,7 +42,7 @@ def rewrite(
     source: Annotated[
         str,
         typer.Argument(
-            metavar="IN.jsonl",
+            metavar="IN",
             help='Recorded requests, one a line: the body, or {"body": ...} with any other keys. '
             "- is standard input.",
         ),
@@ -52,8 +52,8 @@ def rewrite(
         typer.Option(
             "--out",
             "-o",
-            metavar="OUT.jsonl",
-            help="Where the requests go, line for line. It may be IN.jsonl itself.",
+            metavar="OUT",
+            help="Where the requests go, line for line. It may be IN itself.",
         ),
     ] = STANDARD,
     policy: Annotated[

@@ -62,7 +62,7 @@ class Connection:
     def __enter__(self) -> sqlite3.Connection:
         if not self.lock.acquire(timeout=self._timeout):
             raise StoreError(
-                f"the store {self._path} is busy with what other threads of this process do"
+                f"the store {self._path} is busy with other threads: give it a longer timeout"
             )
         try:
             return self._opened()

@@ -267,18 +267,17 @@ def test_many_make_the_same_store_at_once(tmp_path: Path) -> None:
             store.close()
 
 
-def test_who_reads_a_new_file_does_not_keep_it_from_becoming_a_store(
+def test_who_writes_to_a_new_file_is_waited_for(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """SQLite itself does not wait here; several processes that make one store would meet it."""
-    reader = sqlite3.connect(path, isolation_level=None)
-    reader.execute("BEGIN")
-    reader.execute("SELECT * FROM sqlite_master").fetchall()
+    """SQLite itself does not wait here: several processes that make one store meet this."""
+    writer = sqlite3.connect(path, isolation_level=None)
+    writer.execute("BEGIN IMMEDIATE")
     waited: list[float] = []
 
     def sleep(seconds: float) -> None:
         waited.append(seconds)
-        reader.close()
+        writer.close()
 
     monkeypatch.setattr("kvagent.stores.connection.time.sleep", sleep)
     store = SQLiteStore(path, timeout=10)
@@ -299,7 +298,7 @@ def test_a_thread_that_holds_the_connection_does_not_block_others_for_ever(fille
     thread = threading.Thread(target=hold)
     thread.start()
     held.wait(60)
-    with pytest.raises(StoreError, match="busy with what other threads"):
+    with pytest.raises(StoreError, match="busy with other threads"):
         store.add("a", b"key", b"value")
     assert store.get("a", b"0") != ()
     done.set()

@@ -1,0 +1,205 @@
+"""What happens to one request on its way to the server, and to the answer on its way back?
+
+The four clients (sync and async, wrapped and `KVHttpxClient`) all send through here. What is no
+chat request passes as the very object it is, and so does one that the engine does not change.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from time import perf_counter
+from typing import Any
+
+from kvagent import Engine
+from kvagent.engine import Answer, Call, Flow, Settle, adrive, drive
+from kvagent_openai import probing
+from kvagent_openai.tap import reply_of, tapped
+
+logger = logging.getLogger("kvagent")
+
+SESSION = b"x-kvagent-session"
+_RETRY = b"x-stainless-retry-count"
+
+# A body that somebody signed or counted must stay as it is.
+_SIGNATURES = frozenset(
+    {b"x-amz-content-sha256", b"content-digest", b"content-encoding", b"content-md5", b"digest"}
+)
+
+
+def send(
+    engine: Engine,
+    bare_send: Callable[..., Any],
+    request: Any,
+    stream: bool,
+    options: Mapping[str, Any],
+) -> Any:
+    """Send a request with ``bare_send``; a chat request goes through the engine.
+
+    ``options`` are what the HTTP client's ``send`` takes beside ``stream``. Errors of the network
+    come out as they are; errors of kvagent are logged, and the request goes out as it came.
+    """
+    exchange = _opened(engine, request)
+    if exchange is None:
+        return bare_send(request, stream=stream, **options)
+    if engine.to_probe and probing.is_due(request):
+        probing.ask(engine, bare_send, request, options)
+
+    def deliver(call: Call) -> tuple[Answer, Any]:
+        outgoing = exchange.outgoing(call)
+        try:
+            response = bare_send(outgoing, stream=stream, **options)
+            if response.status_code >= 400:
+                response.read()  # the SDK would read it now itself
+        except BaseException as error:
+            exchange.network_error = error
+            raise
+        return exchange.answered(response), response
+
+    try:
+        response, settle = drive(exchange.turn(), deliver)
+    except Exception as error:
+        if exchange.network_error is not None:
+            raise
+        response = exchange.rescued(error)
+        return bare_send(request, stream=stream, **options) if response is None else response
+    return exchange.received(response, settle, in_async=False)
+
+
+async def asend(
+    engine: Engine,
+    bare_send: Callable[..., Awaitable[Any]],
+    request: Any,
+    stream: bool,
+    options: Mapping[str, Any],
+) -> Any:
+    """``send`` for coroutines."""
+    exchange = _opened(engine, request)
+    if exchange is None:
+        return await bare_send(request, stream=stream, **options)
+    if engine.to_probe and probing.is_due(request):
+        await probing.aask(engine, bare_send, request, options)
+
+    async def deliver(call: Call) -> tuple[Answer, Any]:
+        outgoing = exchange.outgoing(call)
+        try:
+            response = await bare_send(outgoing, stream=stream, **options)
+            if response.status_code >= 400:
+                await response.aread()  # the SDK would read it now itself
+        except BaseException as error:
+            exchange.network_error = error
+            raise
+        return exchange.answered(response), response
+
+    try:
+        response, settle = await adrive(exchange.turn(), deliver)
+    except Exception as error:
+        if exchange.network_error is not None:
+            raise
+        response = exchange.rescued(error)
+        return await bare_send(request, stream=stream, **options) if response is None else response
+    return exchange.received(response, settle, in_async=True)
+
+
+def _opened(engine: Engine, request: Any) -> Exchange | None:
+    """The exchange that a request begins; None if it is no chat request in JSON."""
+    if request.method != "POST":
+        return None
+    try:
+        if not request.url.path.endswith("/chat/completions"):
+            return None
+        headers = {name.lower(): value for name, value in request.headers.raw}
+        if not headers.get(b"content-type", b"").lower().startswith(b"application/json"):
+            return None
+        if not _SIGNATURES.isdisjoint(headers):
+            return None
+        return Exchange(engine, request, request.content, headers)
+    except Exception:
+        # A body that is a stream, among others.
+        logger.debug("kvagent cannot read a request; it goes out as it came", exc_info=True)
+        return None
+
+
+class Exchange:
+    """One chat request and its answer, without the sending."""
+
+    __slots__ = (
+        "_began",
+        "_content",
+        "_engine",
+        "_request",
+        "_response",
+        "_retry",
+        "_session",
+        "_ttft_s",
+        "network_error",
+    )
+
+    def __init__(
+        self, engine: Engine, request: Any, content: bytes, headers: Mapping[bytes, bytes]
+    ) -> None:
+        self._engine = engine
+        self._request = request
+        self._content = content
+        self._session = headers.get(SESSION)
+        retry = headers.get(_RETRY, b"")
+        self._retry = int(retry) if retry.isdigit() else 0
+        self._began = 0.0
+        self._ttft_s = 0.0
+        self._response: Any = None
+        self.network_error: BaseException | None = None
+
+    def turn(self) -> Flow:
+        """The engine's part."""
+        session = self._session.decode(errors="replace") if self._session else None
+        return self._engine.turn(self._content, session=session, retry=self._retry)
+
+    def outgoing(self, call: Call) -> Any:
+        """The request to be sent: the caller's own, unless something is to change."""
+        request = self._request
+        if call.changed or self._session is not None:
+            request = _rebuilt(request, call.body)
+        self._began = perf_counter()
+        return request
+
+    def answered(self, response: Any) -> Answer:
+        """What the engine is told of a response that has just begun."""
+        self._ttft_s = perf_counter() - self._began
+        self._response = response
+        status = response.status_code
+        return Answer(status, response.content) if status >= 400 else Answer(status)
+
+    def received(self, response: Any, settle: Settle, *, in_async: bool) -> Any:
+        """The response for the caller, its reply kept now or when the stream is over."""
+        if response.status_code >= 400:
+            return response
+        try:
+            if response.is_closed:
+                settle(reply_of(response, response.content), self._ttft_s)
+            else:
+                response.stream = tapped(response, settle, self._began, in_async=in_async)
+        except Exception:
+            logger.exception("kvagent failed on a response; the caller has it unchanged")
+        return response
+
+    def rescued(self, error: Exception) -> Any:
+        """After an error of kvagent's own: the response, or None if the request did not go out."""
+        logger.error("kvagent failed on a request; nothing of it is changed", exc_info=error)
+        return self._response
+
+
+def _rebuilt(request: Any, body: bytes) -> Any:
+    """A request of the same library and class with another body, and without the session."""
+    length = str(len(body)).encode()
+    headers = [
+        (name, length if name.lower() == b"content-length" else value)
+        for name, value in request.headers.raw
+        if name.lower() != SESSION
+    ]
+    return type(request)(
+        request.method,
+        request.url,
+        headers=headers,
+        content=body,
+        extensions=request.extensions,
+    )
