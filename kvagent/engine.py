@@ -128,6 +128,11 @@ class _Plan:
     events: list[Event]
     before: Resumable | None
 
+    @property
+    def broken(self) -> bool:
+        """Whether the prefix broke with this request."""
+        return any(isinstance(event, PrefixBroken) for event in self.events)
+
 
 class Engine:
     """The middleware itself: one for a client, or one for many clients of one server.
@@ -186,6 +191,8 @@ class Engine:
         observing = self.policy.mode == "observe"
         answer = yield Call(body, False) if observing else Call(plan.form.body, plan.form.changed)
         if answer.status >= 400:
+            if answer.status == 503:  # still loading: it will say more of itself later
+                self._to_probe = self.policy.probe
             self._refused(plan, answer)
             return _settle_nothing
         for event in plan.events:
@@ -406,7 +413,8 @@ class Engine:
         turn = plan.turn
         usage = usage_of(reply.counts) if reply.counts else Usage(None, None, None, None)
         if reply.counts and self.server is not None:
-            self.server = learn(self.server, reply.counts)
+            due = turn.past.facts is not None and not plan.broken
+            self.server = learn(self.server, reply.counts, hit_due=due)
         if reply.error is not None:
             overflow = overflow_of(200, {"error": reply.error})
             if overflow is not None:

@@ -8,7 +8,7 @@ _ESCAPE = re.compile(
     r"\x1b(?:"
     r"\[[0-?]*[ -/]*[@-~]"  # colours and cursor movement
     r"|\][^\x07\x1b\n]*(?:\x07|\x1b\\)?"  # window titles, hyperlinks
-    r"|[ -/]*[0-~]"  # everything else
+    r"|[ -/]*[0-Z\\^-~]"  # everything else
     r")"
 )
 _NOT_WORDS = re.compile(r"[^\w%]|[\d_]")

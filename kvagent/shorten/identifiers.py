@@ -122,10 +122,10 @@ def _worth(kinds: dict[str, str], shapes: Iterable[str], counts: Iterable[int]) 
 def _kind(shape: str) -> str:
     if not _SHORTEST <= len(shape) <= _LONGEST:
         return "none"
-    if shape.endswith(_EXCEPTIONS) and shape.rpartition(".")[2][0].isupper():
-        return "exception"
     if shape.isalpha() and (shape[1:] == shape[1:].lower() or shape.isupper()):
         return "prose"
+    if shape.endswith(_EXCEPTIONS) and shape.rpartition(".")[2][0].isupper():
+        return "exception"
     if "://" in shape:
         return "url"
     if "::" in shape and "." in shape.partition("::")[0]:

@@ -39,7 +39,7 @@ def shorten(
     if len(text) <= max(0, budget) or is_marked(text):
         return unchanged(text)
     cleaned = clean(text)
-    pieces = pieces_of(cleaned, longest=max(40, min(400, budget // 16)))
+    pieces = pieces_of(cleaned, longest=min(400, max(80, budget // 16)))
     unit: Unit = "characters" if pieces.split * 2 > len(cleaned) else "lines"
     total = len(text) if unit == "characters" else count_lines(text)
     notes = ["terminal codes removed"] if cleaned != text else []

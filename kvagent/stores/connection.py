@@ -68,7 +68,8 @@ class Connection:
             return self._opened()
         except BaseException as error:
             self.lock.release()
-            if isinstance(error, (sqlite3.Error, OSError)):
+            # A RuntimeError is what pathlib made of a loop of links before Python 3.13.
+            if isinstance(error, sqlite3.Error | OSError | RuntimeError):
                 raise StoreError(_explain(self._path, error)) from error
             raise
 
@@ -216,9 +217,10 @@ def _create_schema(connection: sqlite3.Connection) -> None:
             connection.execute("ROLLBACK")
 
 
-def _explain(path: Path, error: sqlite3.Error | OSError) -> str:
-    if isinstance(error, OSError):
-        return f"the store {path} cannot be opened ({error.strerror}): choose another path"
+def _explain(path: Path, error: sqlite3.Error | OSError | RuntimeError) -> str:
+    if not isinstance(error, sqlite3.Error):
+        reason = getattr(error, "strerror", None) or error
+        return f"the store {path} cannot be opened ({reason}): choose another path"
     remedy = _REMEDIES.get(_code(error), "move it away, or choose another path")
     return f"the store {path} fails ({error}): {remedy}"
 

@@ -49,7 +49,10 @@ class SQLiteStore:
         if timeout < 0:
             raise ValueError(f"the timeout of a store is in seconds, from 0 on, but got {timeout}")
         self._max_bytes = check_max_bytes(max_bytes, least=1 << 16)
-        self.path = Path(path).expanduser().absolute()
+        try:
+            self.path = Path(path).expanduser().absolute()
+        except RuntimeError as error:
+            raise ValueError(f"the path of a store names no folder: {error}") from None
         # A reader of its own: reading never waits for a writer that waits for another process.
         self._reader = Connection(self.path, timeout)
         self._writer = Connection(self.path, timeout)

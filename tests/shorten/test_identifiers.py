@@ -41,6 +41,7 @@ def test_found(text: str, found: str) -> None:
     "text",
     [
         "only words, in prose. And more!",
+        "An Error occurred in the MAIN part",
         "at 12:30:05 on 2026-01-02T03:04:05Z",
         "took 0.25 s, 12 of 30",
         "漢字だけの文",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kvagent.shorten.marker import footer, is_marked, marker
+from kvagent.shorten.result import Unit
 
 
 @pytest.mark.parametrize("unit", ["lines", "characters"])
@@ -12,9 +13,8 @@ from kvagent.shorten.marker import footer, is_marked, marker
 @pytest.mark.parametrize("notes", [[], ["repeats folded"], ["terminal codes removed", "x y"]])
 @pytest.mark.parametrize("kept", [0, 7, 20])
 def test_every_marker_is_known_again(
-    unit: str, handle: str | None, notes: list[str], kept: int
+    unit: Unit, handle: str | None, notes: list[str], kept: int
 ) -> None:
-    assert unit == "lines" or unit == "characters"
     line = marker(kept, 20, unit, handle, notes)
     assert is_marked(line)
     assert is_marked(line + "\nmore")

@@ -223,11 +223,12 @@ class TestLongLines:
 
 
 class TestSmallBudgets:
-    @pytest.mark.parametrize("budget", range(-5, 200))
-    def test_never_more_than_the_budget(self, budget: int) -> None:
-        shortened = shorten(joined(log(100)), budget, handle="r17ab")
-        assert len(shortened.text) <= max(0, budget)
-        assert shortened.kept + shortened.dropped == 100
+    def test_never_more_than_the_budget(self) -> None:
+        text = joined(log(100))
+        for budget in range(-5, 200):
+            shortened = shorten(text, budget, handle="r17ab")
+            assert len(shortened.text) <= max(0, budget)
+            assert shortened.kept + shortened.dropped == 100
 
     def test_the_marker_is_the_last_to_go(self) -> None:
         text = joined(log(100))

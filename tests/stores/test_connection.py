@@ -133,7 +133,7 @@ def test_a_file_without_any_content_becomes_a_store(path: Path) -> None:
 def state_of(path: Path) -> tuple[int, bytes] | None:
     try:
         return mode(path), path.read_bytes() if path.is_file() else b""
-    except OSError:
+    except (OSError, RuntimeError):
         return None
 
 
@@ -218,6 +218,11 @@ def test_a_folder_that_is_a_file(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     assert_fails(tmp_path / "file" / "store.db", "cannot be opened")
     assert_fails(tmp_path / "file" / "folder" / "store.db", "cannot be opened")
+
+
+def test_a_link_that_leads_to_itself(path: Path) -> None:
+    path.symlink_to(path)
+    assert_fails(path, "cannot be opened")
 
 
 def test_a_path_that_no_file_can_have(tmp_path: Path) -> None:

@@ -208,6 +208,8 @@ def test_a_path_may_start_at_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 def test_arguments_that_mean_nothing_are_refused(tmp_path: Path, timeout: float) -> None:
     with pytest.raises(ValueError, match="the timeout of a store is in seconds"):
         SQLiteStore(tmp_path / "store.db", timeout=timeout)
+    with pytest.raises(ValueError, match="the path of a store names no folder"):
+        SQLiteStore("~nobody of that name/store.db")
     for path in ("", "nul\0"):
         with pytest.raises(ValueError, match="the path of a store is empty or holds a NUL"):
             SQLiteStore(path)

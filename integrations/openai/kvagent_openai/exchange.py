@@ -48,7 +48,7 @@ def send(
     def deliver(call: Call) -> tuple[Answer, Any]:
         outgoing = exchange.outgoing(call)
         try:
-            response = bare_send(outgoing, stream=stream, **options)
+            response = exchange.response = bare_send(outgoing, stream=stream, **options)
             if response.status_code >= 400:
                 response.read()  # the SDK would read it now itself
         except BaseException as error:
@@ -83,7 +83,7 @@ async def asend(
     async def deliver(call: Call) -> tuple[Answer, Any]:
         outgoing = exchange.outgoing(call)
         try:
-            response = await bare_send(outgoing, stream=stream, **options)
+            response = exchange.response = await bare_send(outgoing, stream=stream, **options)
             if response.status_code >= 400:
                 await response.aread()  # the SDK would read it now itself
         except BaseException as error:
@@ -128,11 +128,11 @@ class Exchange:
         "_content",
         "_engine",
         "_request",
-        "_response",
         "_retry",
         "_session",
         "_ttft_s",
         "network_error",
+        "response",
     )
 
     def __init__(
@@ -146,7 +146,7 @@ class Exchange:
         self._retry = int(retry) if retry.isdigit() else 0
         self._began = 0.0
         self._ttft_s = 0.0
-        self._response: Any = None
+        self.response: Any = None
         self.network_error: BaseException | None = None
 
     def turn(self) -> Flow:
@@ -165,7 +165,6 @@ class Exchange:
     def answered(self, response: Any) -> Answer:
         """What the engine is told of a response that has just begun."""
         self._ttft_s = perf_counter() - self._began
-        self._response = response
         status = response.status_code
         return Answer(status, response.content) if status >= 400 else Answer(status)
 
@@ -185,7 +184,7 @@ class Exchange:
     def rescued(self, error: Exception) -> Any:
         """After an error of kvagent's own: the response, or None if the request did not go out."""
         logger.error("kvagent failed on a request; nothing of it is changed", exc_info=error)
-        return self._response
+        return self.response
 
 
 def _rebuilt(request: Any, body: bytes) -> Any:

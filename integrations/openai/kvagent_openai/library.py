@@ -7,19 +7,14 @@ Nothing of the two may be mixed, so the library is asked of the object at hand, 
 from __future__ import annotations
 
 import sys
-from functools import cache
 from typing import Any
 
 
-def library_of(thing: Any) -> Any:
+def library_of(thing: object) -> Any:
     """The module with the ``Client``, ``Response`` and stream classes that fit ``thing``."""
-    return _library_of(type(thing))
-
-
-@cache
-def _library_of(kind: type) -> Any:
-    for base in kind.__mro__:
+    for base in type(thing).__mro__:
         module = sys.modules.get(base.__module__.partition(".")[0])
         if hasattr(module, "SyncByteStream") and hasattr(module, "AsyncClient"):
             return module
-    raise TypeError(f"{kind.__module__}.{kind.__qualname__} is of neither httpx nor httpx2")
+    kind = f"{type(thing).__module__}.{type(thing).__qualname__}"
+    raise TypeError(f"a {kind} is of neither httpx nor httpx2")

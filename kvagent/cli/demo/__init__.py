@@ -113,7 +113,7 @@ def _play(
     from openai import OpenAI, OpenAIError
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-    from kvagent.cli.demo.agent import Agent, ReplyError, Turn
+    from kvagent.cli.demo.agent import Agent, ReplyError
     from kvagent.cli.demo.habits import Clock
     from kvagent.cli.demo.script import steps
     from kvagent.cli.demo.server import LlamaCpp
@@ -138,9 +138,6 @@ def _play(
     with progress:
         task = progress.add_task(f"{run}: loading SmolLM2", total=len(script))
 
-        def advance(turn: Turn) -> None:
-            progress.update(task, advance=1)
-
         # Replies as plain text: a call that the model begins by itself stays in the text as it was generated.
         with LlamaCpp(threads=threads, parse_tool_calls=False) as server:
             progress.update(task, description=f"{run}: the agent works")
@@ -149,7 +146,9 @@ def _play(
             clock = None if run is Run.CLEAN else Clock()
             try:
                 with client, used:
-                    agent = Agent(used, toolbox, clock, record=keep, on_turn=advance)
+                    agent = Agent(
+                        used, toolbox, clock, record=keep, on_turn=lambda _: progress.advance(task)
+                    )
                     return agent.run(script)
             except (OpenAIError, ReplyError) as error:
                 raise _DemoError(f"The {run} run failed: {error}") from error

@@ -65,6 +65,7 @@ class Agent:
         clock: Callable[[], datetime] | None,
         *,
         model: str = "smollm2",
+        max_tokens: int = MAX_TOKENS,
         record: Callable[[dict[str, Any], dict[str, Any]], None] | None = None,
         on_turn: Callable[[Turn], None] | None = None,
     ) -> None:
@@ -72,6 +73,7 @@ class Agent:
         self._toolbox = toolbox
         self._clock = clock
         self._model = model
+        self._max_tokens = max_tokens
         self._record = record
         self._on_turn = on_turn
         self._rng = random.Random(4711)
@@ -99,8 +101,7 @@ class Agent:
         return turns
 
     def _resume(self) -> None:
-        package = "kvagent" if (self._toolbox.root / "kvagent").is_dir() else "."
-        user, call, answer = opening(package)
+        user, call, answer = opening(self._toolbox.root)
         self._messages = [
             {"role": "system", "content": SYSTEM},
             {"role": "user", "content": user},
@@ -136,7 +137,7 @@ class Agent:
             "messages": list(messages),
             "tools": definitions,
             "temperature": 0,
-            "max_tokens": MAX_TOKENS,
+            "max_tokens": self._max_tokens,
             "frequency_penalty": 0.5,  # so small a model would say the same sentence in every turn
             "stop": [STOP],
             "stream": True,

