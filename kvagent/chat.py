@@ -106,8 +106,8 @@ class ChatRequest:
         for key, value in replaced.items():
             name = b'"' + key.encode() + b'":'
             at = raw.find(name + spans[key])
-            if at < 0:
-                return self._redumped(replaced)
+            if at < 0 or raw.find(name + spans[key], at + 1) >= 0:
+                return self._redumped(replaced)  # or another key of the body holds the same
             at += len(name)
             raw = raw[:at] + value + raw[at + len(spans[key]) :]
         return raw
@@ -115,7 +115,7 @@ class ChatRequest:
     def _redumped(self, replaced: Mapping[str, bytes]) -> bytes:
         """For bodies that are not compact JSON: written anew, if nothing can be lost by it."""
         body = json.loads(self.raw)
-        if body != self.body:
+        if repr(body) != repr(self.body):  # 2**64 equals the float that orjson makes of it
             raise Doubt("the body holds numbers that do not survive being written again")
         try:
             items = [
@@ -135,6 +135,9 @@ def _check(messages: Sequence[Any], first: int) -> None:
     for index, message in enumerate(messages, first):
         if not isinstance(message, dict) or not isinstance(message.get("role"), str):
             raise Doubt(f"message {index} is not an object with a role")
+        calls = message.get("tool_calls")
+        if calls and not (isinstance(calls, list) and all(isinstance(c, dict) for c in calls)):
+            raise Doubt(f"tool_calls of message {index} is not a list of objects")
 
 
 def _dumped(value: Any) -> bytes:

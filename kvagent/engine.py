@@ -110,9 +110,9 @@ class _Form:
     """The body to be sent, and where its list of messages ends, and that of the one that came."""
 
     body: bytes
-    changed: bool
     came_end: int | None
     went_end: int | None
+    changed: bool
 
 
 @dataclass(slots=True)
@@ -186,10 +186,14 @@ class Engine:
             self._emit(Bypassed("an error inside kvagent", error))
             plan = None
         if plan is None:
-            yield Call(body, False)
+            yield Call(body, changed=False)
             return _settle_nothing
         observing = self.policy.mode == "observe"
-        answer = yield Call(body, False) if observing else Call(plan.form.body, plan.form.changed)
+        answer = (
+            yield Call(body, changed=False)
+            if observing
+            else Call(plan.form.body, plan.form.changed)
+        )
         if answer.status >= 400:
             if answer.status == 503:  # still loading: it will say more of itself later
                 self._to_probe = self.policy.probe
@@ -259,7 +263,10 @@ class Engine:
         namespace = self._namespace(None)
         found = self._resumables.find(raw, (namespace, session))
         if found is not None:
-            plan = self._planned(raw, session, namespace, *found)
+            try:
+                plan = self._planned(raw, session, namespace, *found)
+            except Doubt:
+                plan = None  # read whole, it may be fine, or it is clearer what is wrong
             if plan is not None:
                 return plan
         plan = self._planned(raw, session, namespace, None, b"")
@@ -291,7 +298,9 @@ class Engine:
             if before is not None:
                 return None
             match = reopened(match, request.fresh)
-        if before is not None and match.tip.depth < before.tip.depth:
+        if before is not None and (
+            match.tip.depth < before.tip.depth or before.answered_otherwise(request.fresh[0])
+        ):
             return None
         turn = self._turn(request, view, tree, match, raws, namespace)
         for stage in self.stages:
@@ -333,11 +342,16 @@ class Engine:
             self.store.add(namespace, b"original:" + handle.encode(), text.encode())
             return handle
 
+        same = match.tip.under(view.meanings) or match.tip
+        told = same.told
+        same = same.under(view.meanings, view.tool_forms.keys()) or same
         return Turn(
             request=request,
             view=view,
             tree=tree,
             past=match.tip,
+            past_head=same.head,
+            past_told=told,
             tail=tail,
             policy=self.policy,
             window=self.window,
@@ -467,7 +481,7 @@ class Engine:
             went_end = form.came_end
         else:
             went_end = form.went_end
-        if form.came_end is None or went_end is None:
+        if form.came_end is None or went_end is None or tip is turn.tree.root:
             return
         raw, request = turn.request.raw, turn.request
         came, rest = raw[: form.came_end], raw[form.came_end :]
@@ -514,11 +528,9 @@ def _facts_before(turn: Turn) -> Facts | None:
 
 def _values_changed(match: Match, view: HeadView) -> bool:
     """Whether volatile text says something else than the model was told last."""
-    told, head = match.tip.told, match.tip.head
-    return (
-        head is not None
-        and head.meanings == view.meanings
-        and any(told.get(place) != value for place, value in enumerate(view.values))
+    told_at = match.tip.under(view.meanings)
+    return told_at is not None and any(
+        told_at.told.get(place) != value for place, value in enumerate(view.values)
     )
 
 
@@ -530,10 +542,10 @@ def _written(turn: Turn, raws: Sequence[bytes]) -> _Form:
     came = [*view.raws, *raws]
     if sent == came and head.tools == view.tools:
         end = split(request.raw, came)
-        return _Form(request.raw, False, end, end)
+        return _Form(request.raw, end, end, changed=False)
     tools = None if head.tools == view.tools else head.tools
     body = request.rewritten(came, sent, tools)
-    return _Form(body, True, split(request.raw, came), split(body, sent))
+    return _Form(body, split(request.raw, came), split(body, sent), changed=True)
 
 
 def _continued(before: Resumable, raw: bytes, raws: Sequence[bytes], turn: Turn) -> _Form:
@@ -546,18 +558,17 @@ def _continued(before: Resumable, raw: bytes, raws: Sequence[bytes], turn: Turn)
         entry = entry.parent
     came_end = len(raw) - len(before.rest)
     if before.went is before.came and sent == raws:
-        return _Form(raw, False, came_end, came_end)
+        return _Form(raw, came_end, came_end, changed=False)
     went = b",".join((before.went, *sent))
-    return _Form(went + before.went_rest, True, came_end, len(went))
+    return _Form(went + before.went_rest, came_end, len(went), changed=True)
 
 
 def _name_of(turn: Turn) -> str:
     """The conversation's name: its first message as sent, under its head."""
     entry = turn.past
     if entry.parent is None:
-        fresh = turn.tail[0]
-        key = digest(entry.key, fresh.meaning, fresh.sent, turn.head.key)
-        return "c" + key.hex()[:12]
+        first = (part for fresh in turn.tail[:1] for part in (fresh.meaning, fresh.sent))
+        return "c" + digest(entry.key, *first, turn.head.key).hex()[:12]
     while entry.parent.parent is not None:
         entry = entry.parent
         assert entry.parent is not None
@@ -571,8 +582,8 @@ def _repairs(turn: Turn, match: Match, raws: Sequence[bytes]) -> list[Edit]:
     differing: list[tuple[int, Entry]] = []
     moved: list[tuple[int, Entry]] = []
     entry = turn.past
-    while entry.parent is not None and (at := match.consumed[entry.depth] - 1) >= known:
-        if at in match.moved or match.consumed[entry.depth - 1] == at + 1:
+    while entry.parent is not None and (at := match.consumed[entry.depth - 1]) >= known:
+        if at in match.moved or match.consumed[entry.depth] == at:
             moved.append((at, entry))
         elif entry.sent != raws[at - known] and entry.raw != raws[at - known]:
             differing.append((at, entry))

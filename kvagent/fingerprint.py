@@ -1,8 +1,8 @@
-"""When are two messages the same bytes, and when do they merely mean the same?
+r"""When are two messages the same bytes, and when do they merely mean the same?
 
 The only place where messages become bytes. *Identity* is the compact JSON that goes on the wire.
 *Meaning* survives what frameworks do to a message between two turns: null against absent keys,
-a string against one text part, whitespace, ``\\u`` escapes and key order inside ``arguments``.
+a string against one text part, whitespace, ``\u`` escapes and key order inside ``arguments``.
 """
 
 from __future__ import annotations

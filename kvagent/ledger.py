@@ -9,7 +9,7 @@ conversation, say). Behind the tree may stand a durable store, from which it is 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from threading import Lock
 from types import MappingProxyType
@@ -128,6 +128,21 @@ class Entry:
         path.reverse()
         return path
 
+    def under(
+        self, meanings: tuple[bytes, ...], tools: Collection[bytes] | None = None
+    ) -> Entry | None:
+        """The newest entry up to here that was sent under a head with these meanings (and tools).
+
+        A side call may have gone on from here under a head of its own.
+        """
+        entry = self
+        while entry.head is not None and entry.parent is not None:
+            if entry.head.meanings == meanings:
+                if tools is None or entry.head.tool_forms.keys() == tools:
+                    return entry
+            entry = entry.parent
+        return None
+
     def alias(self, raw: bytes, meaning: bytes) -> None:
         """Remember the meaning of a form, so that it need not be worked out every turn."""
         while len(self.aliases) >= _ALIASES + len(self.children):
@@ -162,6 +177,8 @@ class Tree:
         self.root = Entry(None, digest(b"root", model.encode()))
         self.newest: dict[bytes, Entry] = {}
         """The newest entry of each meaning, wherever it stands."""
+        self.answered: dict[bytes, Entry] = {}
+        """The newest entry after which a reply of each meaning was generated."""
         self._slots: OrderedDict[bytes, Slots] = OrderedDict()
 
     def children(self, parent: Entry, meaning: bytes) -> tuple[Entry, ...]:
@@ -186,8 +203,11 @@ class Tree:
         records: list[tuple[bytes, bytes]] = []
         with self.ledger.lock:
             entry = tip
-            for message in messages:
-                entry = self._child(entry, message, head, told, session, records)
+            before = _told_before(tip, head, told)
+            bearer = next((at for at, message in enumerate(messages) if message.noted), 0)
+            for at, message in enumerate(messages):
+                so_far = told if at >= bearer else before
+                entry = self._child(entry, message, head, so_far, session, records)
             if entry is self.root:
                 return entry
             entry.facts = facts
@@ -195,6 +215,7 @@ class Tree:
             for reply in replies:
                 if all(reply.meaning != known.meaning for known in entry.replies):
                     entry.replies = (*entry.replies, reply)[-8:]
+                    self.answered[reply.meaning] = entry
                     records.append((b"reply:" + entry.key, orjson.dumps(reply.message)))
             self.ledger.touch(self, entry)
         if self.store.durable and records:
@@ -235,6 +256,9 @@ class Tree:
                 parent.aliases.pop(raw, None)
         if self.newest.get(entry.meaning) is entry:
             del self.newest[entry.meaning]
+        for reply in entry.replies:
+            if self.answered.get(reply.meaning) is entry:
+                del self.answered[reply.meaning]
         self.ledger.size -= entry.weight
 
     def _child(
@@ -276,6 +300,7 @@ class Tree:
     def _attach(self, parent: Entry, entry: Entry) -> None:
         parent.children[entry.meaning] = (*parent.children.get(entry.meaning, ()), entry)
         self.newest[entry.meaning] = entry
+        self.answered.update((reply.meaning, entry) for reply in entry.replies)
         self.ledger.size += entry.weight
 
     def _load(self, parent: Entry, meaning: bytes, known: tuple[Entry, ...]) -> tuple[Entry, ...]:
@@ -371,6 +396,14 @@ class Ledger:
             if len(self._heads) > _HEADS:
                 self._heads.popitem(last=False)
         return head
+
+
+def _told_before(tip: Entry, head: Head, told: Told) -> Told:
+    """What the model knows in front of the note: another conversation may fork off there."""
+    same = tip.under(head.meanings)
+    if same is not None and same.head is not None and same.head.system == head.system:
+        return same.told
+    return {place: value for place, value in told.items() if place not in head.hidden}
 
 
 def _entry_record(entry: Entry, head: bytes) -> bytes:

@@ -7,7 +7,6 @@ small values that compose: ``Tokens(80_000) | Fraction(0.8)``.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
@@ -22,10 +21,10 @@ class Trigger:
         raise NotImplementedError
 
     def __or__(self, other: Trigger) -> Trigger:
-        return Any_(self, other)
+        return Either(self, other)
 
     def __and__(self, other: Trigger) -> Trigger:
-        return All_(self, other)
+        return Both(self, other)
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +32,10 @@ class Tokens(Trigger):
     """More than ``count`` tokens."""
 
     count: int
+
+    def __post_init__(self) -> None:
+        if self.count < 0:
+            raise ValueError(f"tokens({self.count}): a count is 0 or more")
 
     def __call__(self, tokens: int, window: int | None) -> bool:
         return tokens > self.count
@@ -47,6 +50,11 @@ class Fraction(Trigger):
 
     share: float
 
+    def __post_init__(self) -> None:
+        if not 0 < self.share <= 1:
+            raise ValueError(f"fraction({self.share}): a share is above 0 and at most 1, so 80 % "
+                             "are fraction(0.8)")  # fmt: skip
+
     def __call__(self, tokens: int, window: int | None) -> bool:
         return window is not None and tokens > self.share * window
 
@@ -55,7 +63,7 @@ class Fraction(Trigger):
 
 
 @dataclass(frozen=True, slots=True)
-class Any_(Trigger):
+class Either(Trigger):
     """Either trigger."""
 
     left: Trigger
@@ -69,7 +77,7 @@ class Any_(Trigger):
 
 
 @dataclass(frozen=True, slots=True)
-class All_(Trigger):
+class Both(Trigger):
     """Both triggers."""
 
     left: Trigger
@@ -80,11 +88,13 @@ class All_(Trigger):
 
     def __str__(self) -> str:
         # | binds weaker than &, so only a | inside needs no parentheses of its own here
-        parts = (f"({t})" if isinstance(t, Any_) else str(t) for t in (self.left, self.right))
+        parts = (f"({t})" if isinstance(t, Either) else str(t) for t in (self.left, self.right))
         return " & ".join(parts)
 
 
-_TRIGGER_TOKEN = re.compile(r"\s*(?:(tokens|fraction)\s*\(\s*([\d_.]+)\s*\)|([|&()]))\s*", re.I)
+_TRIGGER_TOKEN = re.compile(
+    r"\s*(?:(tokens|fraction)\s*\(\s*([\d_.]+(?:e-?\d+)?)\s*\)|([|&()]))\s*", re.IGNORECASE
+)
 
 
 def parse_trigger(value: Any) -> Any:
@@ -95,9 +105,14 @@ def parse_trigger(value: Any) -> Any:
         raise ValueError("a trigger is a number of tokens, a fraction of the window below 1, or "
                          'text such as "tokens(80_000) | fraction(0.8)"')  # fmt: skip
     if isinstance(value, (int, float)):
-        if value <= 0:
+        if not value > 0:
             raise ValueError("a trigger is above 0; to switch the stage off, set it to null")
-        return Fraction(float(value)) if value < 1 else Tokens(int(value))
+        if value < 1:
+            return Fraction(float(value))
+        if isinstance(value, float) and (value == 1 or not value.is_integer()):
+            raise ValueError(f"{value} is neither a number of tokens nor a fraction of the window "
+                             'below 1; for the whole window write "fraction(1)"')  # fmt: skip
+        return Tokens(int(value))
     return _TriggerText(value).read()
 
 
@@ -148,13 +163,13 @@ class _TriggerText:
                 self._fail()
             return trigger
         number = match.group(2).replace("_", "")
+        in_tokens = match.group(1).lower() == "tokens"
         try:
-            if match.group(1).lower() == "tokens":
-                return Tokens(int(number))
-            return Fraction(float(number))
+            amount = int(number) if in_tokens else float(number)
         except ValueError:
             self._fail()
             raise
+        return Tokens(int(amount)) if in_tokens else Fraction(amount)
 
 
 AnyTrigger = Annotated[
@@ -222,12 +237,9 @@ class Policy(_Model):
     volatile: Volatile = Volatile()
     echo: Echo | None = Echo()
     evict: Evict | None = Evict()
-    warn_at: tuple[float, ...] = (0.70, 0.85, 0.95)
+    warn_at: tuple[Annotated[float, Field(gt=0, le=1)], ...] = (0.70, 0.85, 0.95)
     """Shares of the window at which one warning each is given."""
     probe: bool = True
     """Ask the server once what it is and how large its window is, in 2 s at most."""
     memory_bytes: Annotated[int, Field(gt=0)] = 256 * 1024 * 1024
     """What the conversations held in memory may weigh; the least recently used go first."""
-
-
-WindowTrigger = Callable[[int, int | None], bool]

@@ -8,34 +8,25 @@ another's prompt.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from os.path import commonprefix
 from typing import Any
 
 import orjson
 
 from kvagent.chat import text_of
-from kvagent.fingerprint import meaning
+from kvagent.fingerprint import meaning, normal_form
 from kvagent.head import HeadView
 from kvagent.ledger import Entry, Tree
+from kvagent.moved import NOTE_ROLES, held
 
-_TAG = re.compile(r"\s*<([\w-]+)[^>]*>.*</\1>\s*", re.DOTALL)
-
-# Shorter text is not taken for something that an agent moved.
-_BLOCK = 16
+_CALLS = b'"tool_calls":[{'
 
 # So much generated text is taken for the conversation's own; a greeting is not.
 _UNIQUE_CHARS = 64
 
 # How many places that differ only in form are weighed against each other, the deepest ones.
 _CANDIDATES = 64
-
-# How many of the messages that once followed are looked at for moved text, newest first.
-_SIBLINGS = 64
-
-NOTE_ROLES = ("user", "tool")
 
 
 @dataclass(slots=True)
@@ -49,6 +40,8 @@ class Match:
     """Messages recognised although the agent moved text out of them."""
     cut: bool = False
     """Whether known entries were left out, because they may be another conversation's."""
+    doubted: Entry | None = None
+    """Where it would have ended, if only the values did not differ."""
 
     @property
     def covered(self) -> int:
@@ -57,9 +50,8 @@ class Match:
 
     def back_to(self, entry: Entry) -> Match:
         """The match that ends at an entry of its path."""
-        return Match(
-            entry, self.consumed, [i for i in self.moved if i < self.consumed[entry.depth]], True
-        )
+        moved = [at for at in self.moved if at < self.consumed[entry.depth]]
+        return Match(entry, self.consumed, moved, cut=True, doubted=self.doubted)
 
 
 def recognise(
@@ -85,6 +77,8 @@ def recognise(
     if len(matches) == 1:
         return _own_part(tree, matches[0], messages, view, session)
     own = [_own_part(tree, match, messages, view, session) for match in matches]
+    # A conversation that was told these very values goes before a longer one that was told others.
+    own = [match for match in own if _was_told(match, messages, view)] or own
     covered = max(match.covered for match in own)
     return _likeliest([m for m in own if m.covered == covered], messages, view, session)
 
@@ -118,7 +112,7 @@ def _walk(
     while at < end:
         found = _step(tree, entries, raws[at], messages[at])
         if not found and full:
-            found, taken = _held(entries, messages, at)
+            found, taken = held(entries, messages, at)
             if found and taken:
                 moved.append(offset + at)
             elif found:
@@ -153,53 +147,6 @@ def _step(
                 entry.alias(raw, name)
         found = found + more if found else more
     return found
-
-
-def _held(
-    entries: Sequence[Entry], messages: Sequence[Mapping[str, Any]], at: int
-) -> tuple[tuple[Entry, ...], int]:
-    """The entry that stands here if the agent moved it, or a part of it, to a later message.
-
-    And how many messages of the request it stands for: 1, or 0 for a whole message moved.
-    """
-    later = [m for m in messages[at + 1 :][-8:] if m["role"] in NOTE_ROLES]
-    if not later:
-        return (), 0
-    message = messages[at]
-    for entry in entries:
-        for siblings in list(entry.children.values())[: -_SIBLINGS - 1 : -1]:
-            old = siblings[-1]
-            if old.role in NOTE_ROLES and old.role == message["role"]:
-                if _text_moved(old, message, later):
-                    return siblings, 1
-            elif old.role == "user" and message["role"] == "assistant":
-                if any(meaning(m) == old.meaning for m in later):
-                    return siblings, 0
-    return (), 0
-
-
-def _text_moved(old: Entry, message: Mapping[str, Any], later: Sequence[Mapping[str, Any]]) -> bool:
-    """Whether ``message`` is the old one less a block of text that a later message has."""
-    before = orjson.loads(old.raw)
-    if any(
-        (before.get(key) or None) != (message.get(key) or None)
-        for key in (before.keys() | message.keys()) - {"content"}
-    ):
-        return False
-    long, short = text_of(before).strip(), text_of(message).strip()
-    if len(short) + _BLOCK > len(long):
-        return False
-    head = len(commonprefix((long, short)))
-    tail = len(commonprefix((long[::-1], short[::-1])))
-    if head + tail < len(short):
-        return False
-    head = min(head, len(short))
-    block = long[head : len(long) - (len(short) - head)].strip()
-    if len(block) < _BLOCK:
-        return False
-    tag = _TAG.fullmatch(block)
-    # A tagged reminder may say something else by now; it is the same reminder all the same.
-    return any(block in text or (tag and f"<{tag[1]}" in text) for text in map(text_of, later))
 
 
 def _likeliest(
@@ -254,6 +201,8 @@ def _own_part(
     for entry in path:
         if _bears_values(entry) and not _is_own(entry, view, session, evidence):
             assert entry.parent is not None
+            if evidence.answered and session == match.tip.session:
+                match.doubted = match.tip
             return match.back_to(entry.parent)
     return match
 
@@ -269,28 +218,58 @@ class _Evidence:
 
     @classmethod
     def of(cls, path: Sequence[Entry], following: Mapping[str, Any] | None) -> _Evidence:
-        answered = any(entry.role == "assistant" for entry in path)
-        chars = sum(len(entry.sent) for entry in path if entry.role == "assistant")
-        unique = any(entry.role == "tool" for entry in path)  # its call's id is random
+        generated = [entry.raw for entry in path if _was_generated(entry)]
+        chars = sum(map(len, generated))
+        answered = bool(generated)
+        unique = any(_CALLS in raw for raw in generated)  # a call's id is random
         replies = path[-1].replies
         if following is not None and following["role"] == "assistant":
-            if not replies or any(is_kin(following, reply.message) for reply in replies):
+            kin = any(is_kin(following, reply.message) for reply in replies)
+            if kin or (not replies and path[-1].facts is not None):
                 answered = True
                 chars += len(text_of(following))
-                unique = unique or bool(replies and following.get("tool_calls"))
+                unique = unique or any(_same_call(following, reply.message) for reply in replies)
         return cls(answered, unique or chars >= _UNIQUE_CHARS)
+
+
+def _was_generated(entry: Entry) -> bool:
+    """Whether a server wrote the message; an example in the agent's prompt has the same role."""
+    before = entry.parent
+    if entry.role != "assistant" or before is None or before.parent is None:
+        return False
+    # The message before may have been answered when it was sent in another form.
+    for form in before.parent.children.get(before.meaning, ()):
+        if form.facts is not None and not form.replies:
+            return True
+        for reply in form.replies:
+            if reply.meaning == entry.meaning or is_kin(orjson.loads(entry.raw), reply.message):
+                return True
+    return False
 
 
 def is_kin(message: Mapping[str, Any], generated: Mapping[str, Any]) -> bool:
     """Whether an assistant message is a generated one, perhaps with something added or cut."""
-    ids = {call.get("id") for call in generated.get("tool_calls") or () if call.get("id")}
-    if any(call.get("id") in ids for call in message.get("tool_calls") or ()):
+    if _same_call(message, generated):
         return True
     one, other = text_of(message).strip(), text_of(generated).strip()
+    if not one or not other:
+        return _functions(message) == _functions(generated) != []
     return one in other if len(one) < len(other) else other in one
 
 
+def _same_call(message: Mapping[str, Any], generated: Mapping[str, Any]) -> bool:
+    ids = {call.get("id") for call in generated.get("tool_calls") or () if call.get("id")}
+    return any(call.get("id") in ids for call in message.get("tool_calls") or ())
+
+
+def _functions(message: Mapping[str, Any]) -> list[Any]:
+    """What a message calls, whatever ids its calls have."""
+    return [call.get("function") for call in normal_form(message).get("tool_calls") or ()]
+
+
 def _is_own(entry: Entry, view: HeadView, session: str | None, evidence: _Evidence) -> bool:
+    if entry.head is not None and entry.head.meanings != view.meanings:
+        return not entry.noted  # a note speaks of the head that it was written for
     differing = _differing(entry, view)
     if not differing:
         return True
@@ -307,9 +286,19 @@ def _differing(entry: Entry, view: HeadView) -> list[int]:
     return [place for place, value in enumerate(view.values) if entry.told.get(place) != value]
 
 
+def _was_told(match: Match, messages: Sequence[Mapping[str, Any]], view: HeadView) -> bool:
+    """Whether a conversation knows this request's ids and names, and goes on as it was answered."""
+    tip, following = match.tip, _following(match, messages)
+    if match.covered == 0 or any(not view.places[at].at_sight for at in _differing(tip, view)):
+        return False
+    if following is None or following["role"] != "assistant" or not tip.replies:
+        return True
+    return any(is_kin(following, reply.message) for reply in tip.replies)
+
+
 def _bears_values(entry: Entry) -> bool:
     """Whether values of its conversation stand in an entry, or in the head it was sent under."""
-    return entry.noted or (entry.head is not None and len(entry.told) > len(entry.head.hidden))
+    return entry.noted or (entry.head is not None and not entry.told.keys() <= entry.head.hidden)
 
 
 def _same_head(entry: Entry, view: HeadView) -> bool:

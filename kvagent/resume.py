@@ -14,8 +14,10 @@ from typing import Any
 
 from kvagent.head import HeadView
 from kvagent.ledger import Entry, Head
+from kvagent.recognise import is_kin
 
-_START = b'{"messages":['
+# Unescaped quotes: no text that somebody writes can hold this.
+_MESSAGES = b'"messages":['
 
 # Bodies kept to compare with: so many conversations in turn, and so much memory.
 _RECORDS = 128
@@ -53,11 +55,17 @@ class Resumable:
         """The messages that ``raw`` adds to this body, as a JSON list; None if it does not."""
         start = len(self.came)
         end = len(raw) - len(self.rest)
-        if end <= start or raw[start] != 0x2C or not raw.startswith(self.came):
+        if end <= start + 1 or raw[start] != 0x2C or not raw.startswith(self.came):
             return None
         if not raw.endswith(self.rest):
             return None
         return b"[" + raw[start + 1 : end] + b"]"
+
+    def answered_otherwise(self, message: Mapping[str, Any]) -> bool:
+        """Whether ``message`` replies to the same messages sent in another form, if to any."""
+        if message["role"] != "assistant" or not self.tip.replies:
+            return False
+        return not any(is_kin(message, reply.message) for reply in self.tip.replies)
 
 
 class Resumables:
@@ -95,13 +103,12 @@ class Resumables:
             self._size -= len(record.came) + len(record.went)
 
 
-def split(raw: bytes, messages: Sequence[bytes], after: int = len(_START)) -> int | None:
-    """Where the list of messages ends in a body that begins with it; None for other bodies.
-
-    ``messages`` are those whose bytes begin at ``after``.
-    """
-    if not raw.startswith(_START):
+def split(raw: bytes, messages: Sequence[bytes]) -> int | None:
+    """Where the list of these messages ends in a body; None if it is not found in these bytes."""
+    start = raw.find(_MESSAGES)
+    if start < 0:
         return None
     joined = b",".join(messages)
-    end = after + len(joined)
-    return end if raw[after:end] == joined and raw[end : end + 1] == b"]" else None
+    end = start + len(_MESSAGES) + len(joined)
+    found = raw[end - len(joined) : end + 1] == joined + b"]"
+    return end if found else None

@@ -7,14 +7,16 @@ sent again.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from os.path import commonprefix
 from typing import Any
 
 import orjson
 
 from kvagent.chat import text_of
 from kvagent.events import Cause, PrefixBroken
-from kvagent.ledger import Entry, Head
+from kvagent.fingerprint import identity, normal_form
+from kvagent.ledger import Entry, Head, Told
 from kvagent.recognise import Match
 from kvagent.stages import Turn
 from kvagent.stages.pin_head import tools_cause
@@ -22,19 +24,29 @@ from kvagent.stages.pin_head import tools_cause
 # How far into a fresh tail to look for messages that were sent before in another place.
 _LOOK = 64
 
+# So long a reply is not written twice by chance.
+_UNIQUE_CHARS = 64
+
+_NO_TOOLS = b"[]"
+
 
 def head_break(turn: Turn, conversation: str) -> PrefixBroken | None:
     """The break in front of all messages, if the head is not the one that was sent before."""
-    old, new = turn.past.head, turn.head
-    if old is None:
+    if turn.past_head is None:
         return None
-    cause, index, detail = _head_difference(turn, old, new)
-    if cause is None:
-        return None
-    return PrefixBroken(conversation, index, cause, turn.past.tokens, detail)
+    lost = turn.past.tokens
+    return _head_broken(turn, conversation, turn.past_head, turn.past_told, lost)
 
 
-def _head_difference(turn: Turn, old: Head, new: Head) -> tuple[Cause | None, int, str]:
+def _head_broken(
+    turn: Turn, conversation: str, old: Head, told: Told, lost: int
+) -> PrefixBroken | None:
+    cause, index, detail = _head_difference(turn, old, told)
+    return None if cause is None else PrefixBroken(conversation, index, cause, lost, detail)
+
+
+def _head_difference(turn: Turn, old: Head, told: Told) -> tuple[Cause | None, int, str]:
+    new = turn.head
     if old.options != new.options:
         names = sorted(
             name
@@ -51,25 +63,36 @@ def _head_difference(turn: Turn, old: Head, new: Head) -> tuple[Cause | None, in
             ),
             min(len(old.system), len(new.system)),
         )
+        place = _as_the_agent_counts(turn, old, index)
+        detail = _where(turn, old, place)
         if turn.view.meanings != old.meanings:
-            return "system_changed", index, _where(old.system, new.system, index)
-        told = tuple(turn.past.told.get(i) for i in range(len(turn.view.values)))
-        cause: Cause = "volatile_text" if told != turn.view.values else "system_reserialised"
-        return cause, index, _where(old.system, new.system, index)
-    if old.tools != new.tools:
+            return "system_changed", place, detail
+        known = tuple(told.get(i) for i in range(len(turn.view.values)))
+        cause: Cause = "volatile_text" if known != turn.view.values else "system_reserialised"
+        return cause, place, detail
+    if (old.tools or _NO_TOOLS) != (new.tools or _NO_TOOLS):
         cause = tools_cause(turn.view, old)
         return cause, 0, _tools_detail(old, new) if cause == "tools_changed" else ""
     return None, 0, ""
 
 
-def _where(old: Sequence[bytes], new: Sequence[bytes], index: int) -> str:
-    if index >= min(len(old), len(new)):
-        return f"{len(old)} system messages became {len(new)}"
-    a, b = old[index].decode(), new[index].decode()
-    at = next(
-        (i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b))
-    )
-    return f"system message {index} differs from character {at} of its JSON on"
+def _as_the_agent_counts(turn: Turn, old: Head, index: int) -> int:
+    """The place that the first system message that differs has in the request as it came."""
+    meanings = turn.view.meanings
+    new = next((at for at, m in enumerate(meanings) if m not in old.meanings), None)
+    if new is not None:
+        return new
+    sent, came = turn.head.system, turn.view.system(turn.head.hidden)
+    return came.index(sent[index]) if index < len(sent) and sent[index] in came else index
+
+
+def _where(turn: Turn, old: Head, place: int) -> str:
+    came = turn.view.system(turn.head.hidden)
+    if len(old.system) != len(came):
+        return f"{len(old.system)} system messages became {len(came)}"
+    now = came[place].decode()
+    at = max(len(commonprefix((before.decode(), now))) for before in old.system)  # noqa: RUF071
+    return f"system message {place} differs from character {at} of its JSON on"
 
 
 def _tools_detail(old: Head, new: Head) -> str:
@@ -88,40 +111,78 @@ def _tools_detail(old: Head, new: Head) -> str:
 
 def message_break(turn: Turn, match: Match, conversation: str) -> PrefixBroken | None:
     """The break inside the messages, if something sent before stands behind a change."""
-    if match.cut or not turn.tail:
+    if not turn.tail:
         return None
-    head_size = turn.request.head_size
+    if match.doubted is not None:
+        return _values_differ(turn, match.doubted, conversation)
+    if match.cut:
+        return None
     if _reply_changed(turn):
-        facts = turn.past.facts
-        lost = (facts.completion_tokens if facts else None) or 0
+        lost = _reply_tokens(turn, turn.past)
         return PrefixBroken(conversation, turn.tail[0].index, "message_changed", lost)
     for position, fresh in enumerate(turn.tail[:_LOOK]):
-        again = turn.tree.newest.get(fresh.meaning)
-        if again is None or fresh.role not in ("assistant", "tool"):
+        before = _sent_before(turn, position)
+        if before is None:
             continue
-        if not _stands_behind(again, turn.past) or not _surely_same(turn, position, again):
-            continue
-        depth = turn.past.depth + 1 + position
+        again, then = before
+        now = turn.past.depth + 1 + position
         cause: Cause = (
             "message_changed"
-            if again.depth == depth
+            if then == now
             else "messages_removed"
-            if again.depth > depth
+            if then > now
             else "message_inserted"
         )
-        lost = _last(again).tokens - turn.past.tokens
-        if turn.past.parent is None and turn.past is turn.tree.root:
-            index = head_size
-        else:
-            index = turn.tail[0].index
-        return PrefixBroken(
-            conversation,
-            index,
-            cause,
-            lost,
-            f"{cause.replace('_', ' ')} before message {fresh.index}",
-        )
+        last = _last(again)
+        lost = last.tokens + _reply_tokens(turn, last) - turn.past.tokens
+        if turn.past is turn.tree.root and again.head is not None:
+            broken = _head_broken(turn, conversation, again.head, again.told, lost)
+            if broken is not None:
+                return broken
+            lost -= turn.count_tokens(
+                b"".join((*again.head.system, again.head.tools or b"")).decode()
+            )
+        detail = f"{cause.replace('_', ' ')} before message {fresh.index}"
+        return PrefixBroken(conversation, turn.tail[0].index, cause, max(lost, 0), detail)
     return None
+
+
+def _values_differ(turn: Turn, doubted: Entry, conversation: str) -> PrefixBroken | None:
+    """The break where volatile values kept a conversation from being taken for the same."""
+    view, head = turn.view, doubted.head
+    place = next((at for at, v in enumerate(view.values) if doubted.told.get(at) != v), None)
+    if place is None or head is None:
+        return None
+    held = head.system == turn.head.system
+    index = turn.tail[0].index if held else view.places[place].message
+    lost = _last(doubted).tokens - turn.past.tokens
+    detail = "ids or names differ, so it may be another conversation that reads alike"
+    return PrefixBroken(conversation, index, "volatile_text", max(lost, 0), detail)
+
+
+def _sent_before(turn: Turn, position: int) -> tuple[Entry, int] | None:
+    """Where a fresh reply or result was sent, or generated, before: the entry, and how deep."""
+    fresh = turn.tail[position]
+    if fresh.role not in ("assistant", "tool"):
+        return None
+    again = turn.tree.newest.get(fresh.meaning)
+    if again is not None and again.parent is not None and _stands_behind(again, turn.past):
+        if _surely_same(turn, position, again.parent, again):
+            return again, again.depth
+    asked = turn.tree.answered.get(fresh.meaning)
+    if asked is not None and _stands_behind(asked, turn.past):
+        if _surely_same(turn, position, asked, None):
+            return asked, asked.depth + 1
+    return None
+
+
+def _reply_tokens(turn: Turn, entry: Entry) -> int:
+    """What the newest reply after an entry has added to the cache."""
+    if entry.facts is not None and entry.facts.completion_tokens is not None:
+        return entry.facts.completion_tokens
+    if not entry.replies:
+        return 0
+    return turn.count_tokens(identity(entry.replies[-1].message).decode())
 
 
 def _reply_changed(turn: Turn) -> bool:
@@ -137,7 +198,8 @@ def _reply_changed(turn: Turn) -> bool:
 
 def _extends(message: Mapping[str, Any], generated: Mapping[str, Any]) -> bool:
     """Whether the message only adds to what was generated."""
-    calls, made = message.get("tool_calls") or [], generated.get("tool_calls") or []
+    calls = normal_form(message).get("tool_calls") or []
+    made = normal_form(generated).get("tool_calls") or []
     added = text_of(message).startswith(text_of(generated).rstrip())
     return added and (not made or calls[: len(made)] == made)
 
@@ -150,15 +212,17 @@ def _stands_behind(entry: Entry, past: Entry) -> bool:
     return at is past and entry is not past
 
 
-def _surely_same(turn: Turn, position: int, again: Entry) -> bool:
+def _surely_same(turn: Turn, position: int, before: Entry, again: Entry | None) -> bool:
     """Whether it is this message that was sent before, and not one that reads alike."""
     fresh = turn.tail[position]
     if fresh.incoming.get("tool_calls") or fresh.incoming.get("tool_call_id"):
         return True
-    if turn.past is not turn.tree.root:
+    if turn.past is not turn.tree.root or len(text_of(fresh.incoming)) >= _UNIQUE_CHARS:
+        return True
+    if position > 0 and turn.tail[position - 1].meaning == before.meaning:
         return True
     following = turn.tail[position + 1].meaning if position + 1 < len(turn.tail) else None
-    return following is not None and following in again.children
+    return again is not None and following is not None and following in again.children
 
 
 def _last(entry: Entry) -> Entry:

@@ -29,17 +29,27 @@ _WEEKDAY = (
     r"(?:Mon(?:day)?|Tue(?:s(?:day)?)?|Wed(?:nesday)?|Thu(?:rs(?:day)?)?|Fri(?:day)?"
     r"|Sat(?:urday)?|Sun(?:day)?)"
 )
-_ZONE = r"(?:\s?(?:Z|UTC|GMT|[A-Z]{3,4}\b|[+-]\d{2}:?\d{2}))?"
+# Zones by name, lest a word behind a clock is taken for one.
+_ZONE = (
+    r"(?:\s?(?:(?:UTC|GMT)(?:[+-]\d{1,2}(?::?\d{2})?)?|Z|[CEW]ES?T|AE[SD]T|AC[SD]T|AWST|NZ[SD]T"
+    r"|AK[SD]T|[ACEMNP][SD]T|[BHIJKPW]ST|SAST|PKT|[ACEW]AT|MSK|TRT|WI[BT]|SGT|HKT|BRT|ART)\b"
+    r"|\s?[+-]\d{2}:?\d{2})?"
+)
+_HALF = r"\s?(?:[AaPp]\.[Mm]\.|[AaPp][Mm]\b)"
 _TIME = (
-    r"\d{1,2}:\d{2}(?::\d{2}(?:[.,]\d{1,9})?)?(?:\s?[AaPp]\.?[Mm]\b)?" + _ZONE
+    rf"(?:\d{{1,2}}[:h]\d{{2}}(?::\d{{2}}(?:[.,]\d{{1,9}})?)?(?:{_HALF})?|\d{{1,2}}{_HALF})"
+    + _ZONE
 )  # fmt: skip
+_DAY = r"(?:the\s+)?\d{1,2}(?:st|nd|rd|th)?"
 _DATE = (
     r"(?:"
     r"\d{4}-\d{2}-\d{2}"
     r"|\d{4}/\d{1,2}/\d{1,2}"
     r"|\d{1,2}[/.]\d{1,2}[/.]\d{2,4}"
-    rf"|(?:{_WEEKDAY},?\s+)?{_MONTH}\.?\s+\d{{1,2}}(?:st|nd|rd|th)?(?:,?\s+\d{{4}}\b)?"
-    rf"|(?:{_WEEKDAY},?\s+)?\d{{1,2}}(?:st|nd|rd|th)?\s+{_MONTH}\.?(?:,?\s+\d{{4}}\b)?"
+    r"|\d{4}\s?年\s?\d{1,2}\s?月\s?\d{1,2}\s?日"
+    rf"|\d{{1,2}}-{_MONTH}-\d{{2,4}}"
+    rf"|(?:{_WEEKDAY},?\s+)?{_MONTH}\.?\s+{_DAY}(?:,?\s+\d{{4}}\b)?"
+    rf"|(?:{_WEEKDAY},?\s+)?{_DAY}\s+(?:of\s+)?{_MONTH}\.?(?:,?\s+\d{{4}}\b)?"
     r")"
 )
 _MOMENT = (
@@ -51,32 +61,43 @@ _MOMENT = (
 # Labels that say "this is the clock"; a release date or a deadline is none of them.
 _LABEL = (
     r"(?:"
-    r"\b(?:current|present|local|system|server)[\s_-]*(?:local[\s_-]*)?"
+    r"\b(?:current|present|local|system|server|utc)[\s_-]*(?:(?:local|utc|gmt)[\s_-]*)?"
     r"(?:date\s*(?:and|&|/|,)?\s*time|datetime|date|time(?:stamp)?|day)"
-    r"(?:\s*\([^)\n]{0,30}\))?(?:\s+(?:is|now))?"
+    r"(?:\s*\([^)\n]{0,30}\)|\s+in\s+[\w/.-]{1,30})?(?:\s+(?:is|now))?"
     r"|\btoday(?:['\u2019]?s?\s+(?:date|day))?(?:\s+is)?"
     r"|\b(?:it\s+is\s+now|the\s+time\s+is(?:\s+now)?|time\s+now|now(?:\s+is)?)"
     r"|^\W{0,4}(?:date\s*/?\s*time|datetime|date|time(?:stamp)?)(?=\W{0,3}[:=>])"
     r")"
 )
 _CLOCK = re.compile(
-    rf"(?i:{_LABEL})[\s:=>\"'*`]{{1,6}}(?:(?:on|at|the)\s+)?"
-    rf"(?P<value>(?i:{_MOMENT})|\d{{10}}(?:\d{{3}})?(?:\.\d+)?\b)"
+    rf"(?i:{_LABEL})[\s:=>\"'*`]{{1,6}}(?:(?:on|at)\s+)?"
+    rf"(?P<value>{_MOMENT}|\d{{10}}(?:\d{{3}})?(?:\.\d+)?\b)"
 )
 _ATTRIBUTION = re.compile(r"(?i)^\s*x-[\w-]*(?:billing|attribution)[\w-]*:\s*(?P<value>\S.*)")
 _BARE = re.compile(
-    rf"{re.escape(MARK_OPEN)}(?P<marked>.*?){re.escape(MARK_CLOSE)}"
+    rf"{MARK_OPEN}(?P<marked>[^<]*(?:<(?!/?volatile>)[^<]*)*){MARK_CLOSE}"
     r"|\b[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}\b"
-    rf"|(?<![\w.:/-])(?i:{_DATE})(?:(?:\s*[T,]\s*|\s+(?:at\s+)?){_TIME})?(?![\w-])"
+    rf"|(?<![\w.:/-]){_DATE}(?:(?:\s*[T,]\s*|\s+(?:at\s+)?){_TIME})?(?![\w-])"
     rf"|(?<![\w.:/-])\d{{1,2}}:\d{{2}}(?::\d{{2}}(?:[.,]\d{{1,9}})?)?{_ZONE}(?![\w:])"
     r"|(?i:\b(?:request|req|trace|span|session|run|thread|conversation|correlation|message|job"
-    r"|build|instance|execution|invocation)[\s_-]?(?:id|uuid|nonce)\b[\s:=>\"'#(]{1,4})"
+    r"|build|instance|execution|invocation)[\s_-]?(?:id|uuid|nonce)\b)"
+    # What follows without a sign is an id only if it looks like one: it may be an instruction.
+    r"(?:\s*[:=>\"'#(][\s:=>\"'#(]{0,3}|\s+(?=[\w.:-]*\d))"
     r"(?P<id>[A-Za-z0-9][\w.:-]{2,})"
     r"|\b(?:req|run|sess|session|trace|msg|chatcmpl|call|thread|conv)[_-]"
     r"(?=[\w-]*\d)[A-Za-z0-9][\w-]{5,}"
     r"|\b(?=[0-9a-f]*\d)(?=[0-9a-f]*[a-f])[0-9a-f]{7,64}\b"
-    r"|\b1[5-9]\d{8}(?:\d{3}){0,3}\b"
+    r"|\b1[5-9]\d{8}(?:\d{3}){0,3}\b",
+    re.ASCII,  # a date may stand between Chinese characters, which are word characters too
 )
+
+
+_KNOWN = (
+    (_ATTRIBUTION, ("value",), True),
+    (_CLOCK, ("value",), True),
+    (_BARE, ("marked", "id"), False),
+)
+"""Patterns, the groups that hold what changes, and whether it is volatile at first sight."""
 
 
 def volatile(text: str) -> str:
@@ -143,7 +164,8 @@ class Reader:
     """Finds volatile text, in the known forms and in those that the user declared."""
 
     def __init__(self, patterns: Sequence[str] = ()) -> None:
-        self._declared = tuple(re.compile(pattern) for pattern in patterns)
+        declared = ((re.compile(pattern), ("value",), False) for pattern in patterns)
+        self._patterns = (*declared, *_KNOWN)
         self.line = lru_cache(maxsize=16_384)(self._line)
 
     def lines(self, text: str) -> list[Line]:
@@ -152,26 +174,21 @@ class Reader:
 
     def _line(self, text: str) -> Line:
         spans: list[Span] = []
-
-        def add(start: int, end: int, at_sight: bool) -> None:
-            if start < end and all(end <= s.start or s.end <= start for s in spans):
-                spans.append(Span(start, end, at_sight))
-
-        for pattern, at_sight in (
-            *((declared, False) for declared in self._declared),
-            (_ATTRIBUTION, True),
-            (_CLOCK, True),
-            (_BARE, False),
-        ):
+        taken = bytearray(len(text))
+        for pattern, names, at_sight in self._patterns:
             for match in pattern.finditer(text):
-                group = _value_group(match)
-                add(*match.span(group), at_sight)
+                start, end = match.span(_value_group(match, names))
+                # An empty text may be marked: what will stand there changes as well.
+                if 0 <= start <= end and taken.find(1, start, end) < 0:
+                    taken[start:end] = b"\1" * (end - start)
+                    spans.append(Span(start, end, at_sight))
         spans.sort(key=lambda span: span.start)
         return Line(text, tuple(spans))
 
 
-def _value_group(match: re.Match[str]) -> str | int:
-    for name in ("value", "marked", "id"):
-        if match.groupdict().get(name) is not None:
-            return name
-    return 0
+def _value_group(match: re.Match[str], names: Sequence[str]) -> str | int:
+    """The group that holds what changes; 0, the whole match, where none of them does."""
+    groups = match.groupdict()
+    if len(names) == 1 and names[0] in groups:
+        return names[0]
+    return next((name for name in names if groups.get(name) is not None), 0)

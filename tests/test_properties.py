@@ -3,27 +3,27 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 import json
 import re
 from collections.abc import Sequence
 from typing import Any
+from unittest.mock import patch
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kvagent import Bypassed, Engine, Event, Evict, Policy, PrefixBroken, Tokens, Volatile
+from kvagent.chat import text_of, texts_of
 from kvagent.fingerprint import meaning
 from kvagent.volatile import NOTE, PLACEHOLDER
 from tests.strategies import (
-    CLOCK,
     TICKETS,
     Exchange,
-    Traits,
     interleaved,
     only,
     play,
     sessions,
-    traits,
 )
 
 Message = dict[str, Any]
@@ -74,6 +74,28 @@ def continued(exchanges: Sequence[Exchange], at: int) -> list[int]:
     return [earlier for earlier in before if len(exchanges[earlier].history) == longest]
 
 
+def lines_of(message: Message) -> list[str]:
+    return [line for text in texts_of(message) for line in text.split("\n")]
+
+
+def values_of(exchanges: Sequence[Exchange], conversation: int) -> set[str]:
+    return {
+        value
+        for exchange in exchanges
+        if exchange.conversation == conversation
+        for value in exchange.values.values()
+    }
+
+
+def canonical(value: Any) -> str:
+    return json.dumps(value, sort_keys=True)
+
+
+def kind(event: Event) -> tuple[Any, ...]:
+    """What is to be equal of an event; counts and shares are estimates."""
+    return type(event), *(getattr(event, name, None) for name in ("stage", "cause", "conversation"))
+
+
 def stays(exchanges: list[Exchange], session: str | None = None) -> None:
     events: list[Event] = []
     sent = play(exchanges, engine(events), session)
@@ -98,3 +120,110 @@ def test_what_was_sent_stays_where_replies_tell_conversations_apart(
 @given(sessions())
 def test_what_was_sent_stays_in_a_named_session(exchanges: list[Exchange]) -> None:
     stays(exchanges, session="ticket-4711")
+
+
+@given(sessions())
+def test_calls_and_results_stay_paired(exchanges: list[Exchange]) -> None:
+    """Who says what and which call is answered is as the agent says, whatever is done to texts."""
+
+    def shape(message: Message) -> tuple[Any, ...]:
+        calls = [(call["id"], call["function"]["name"]) for call in message.get("tool_calls") or ()]
+        return message["role"], message.get("tool_call_id"), calls
+
+    for exchange, raw in zip(exchanges, play(exchanges, engine()), strict=True):
+        assert [*map(shape, messages(raw))] == [*map(shape, messages(exchange.body))]
+
+
+@given(sessions())
+def test_what_was_taken_out_of_the_head_is_told(exchanges: list[Exchange]) -> None:
+    """The newest value of each volatile line is in the head, or in the newest note about it."""
+    for exchange, raw in zip(exchanges, play(exchanges, engine()), strict=True):
+        head, *rest = messages(raw)
+        for label, value in exchange.values.items():
+            lines = [line for message in [head, *rest] for line in lines_of(message)]
+            said = [line for line in lines if label in line and PLACEHOLDER not in line]
+            assert said[-1] in (label + value, NOTE + label + value)
+
+
+@given(sessions())
+def test_a_reply_comes_back_as_it_was_generated(exchanges: list[Exchange]) -> None:
+    generated = {
+        call["id"]: call["function"]["arguments"]
+        for exchange in exchanges
+        for call in (exchange.reply or {}).get("tool_calls", ())
+    }
+    for raw in play(exchanges, engine()):
+        for message in messages(raw):
+            for call in message.get("tool_calls") or ():
+                assert call["function"]["arguments"] == generated[call["id"]]
+
+
+@given(sessions())
+def test_a_shortened_result_is_never_longer_and_can_be_had_back(exchanges: list[Exchange]) -> None:
+    used = engine(pin_head=None)
+    for exchange, raw in zip(exchanges, play(exchanges, used), strict=True):
+        for came, went in zip(messages(exchange.body), messages(raw), strict=True):
+            if came["role"] == "tool" and meaning(came) != meaning(went):
+                long, short = "\n".join(lines_of(came)), "\n".join(lines_of(went))
+                assert len(short) < len(long)
+                handle = re.search(r'recall\("(\w+)"\)', short)
+                assert handle is not None
+                assert meaning({**came, "content": used.recall(handle[1])}) == meaning(came)
+
+
+@given(interleaved())
+def test_nothing_of_one_conversation_reaches_another(exchanges: list[Exchange]) -> None:
+    own: dict[int, str] = {}
+    for exchange, raw in zip(exchanges, play(exchanges, engine()), strict=True):
+        number = exchange.conversation
+        said = own.get(number, "") + exchange.body.decode() + json.dumps(exchange.values)
+        own[number] = said + json.dumps(exchange.reply)
+        for other in {e.conversation for e in exchanges} - {number}:
+            foreign = values_of(exchanges, other) - values_of(exchanges, number)
+            assert not [value for value in foreign if value.encode() in raw]
+        ids = set(re.findall(r"call_\d+_\d+_\d+", raw.decode()))
+        assert all(name in said for name in ids)
+
+
+@given(interleaved(), st.sampled_from(("safe", "full")))
+def test_the_way_of_a_resumed_body_changes_nothing(exchanges: list[Exchange], mode: str) -> None:
+    """Reading only what a body adds to one before gives the bytes and events of reading it all."""
+    quick, whole = [], []
+    fast = play(exchanges, engine(quick, mode=mode))
+    with patch("kvagent.resume.Resumables.find", return_value=None):
+        slow = play(exchanges, engine(whole, mode=mode))
+    assert fast == slow
+    assert [kind(event) for event in quick] == [kind(event) for event in whole]
+
+
+@given(sessions())
+def test_observing_changes_no_byte(exchanges: list[Exchange]) -> None:
+    assert play(exchanges, engine(mode="observe")) == [exchange.body for exchange in exchanges]
+
+
+@given(sessions())
+def test_safe_mode_changes_no_text(exchanges: list[Exchange]) -> None:
+    for exchange, raw in zip(exchanges, play(exchanges, engine(mode="safe")), strict=True):
+        came, went = messages(exchange.body), messages(raw)
+        assert [*map(meaning, went)] == [*map(meaning, came)]
+        assert [text_of(m) for m in went if m["role"] != "tool"] == [
+            text_of(m) for m in came if m["role"] != "tool"
+        ]
+        tools = [json.loads(body).get("tools") or [] for body in (exchange.body, raw)]
+        assert sorted(map(canonical, tools[0])) == sorted(map(canonical, tools[1]))
+
+
+@given(interleaved(agents=2))
+def test_what_an_engine_wrote_is_left_alone_by_the_next(exchanges: list[Exchange]) -> None:
+    """A proxy behind a wrapped client, both with kvagent, changes nothing."""
+    behind = engine()
+    for exchange, raw in zip(exchanges, play(exchanges, engine()), strict=True):
+        again = dataclasses.replace(exchange, body=raw)
+        assert play([again], behind) == [raw]
+
+
+@given(interleaved(agents=2))
+def test_what_is_given_to_an_engine_stays_as_it_is(exchanges: list[Exchange]) -> None:
+    before = copy.deepcopy(exchanges)
+    play(exchanges, engine())
+    assert exchanges == before

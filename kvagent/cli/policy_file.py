@@ -10,13 +10,15 @@ import json
 import tomllib
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 from pydantic import BaseModel, ValidationError
-from pydantic_core import ErrorDetails
 
 from kvagent import Policy
 from kvagent.cli.failure import Failure, because
+
+if TYPE_CHECKING:
+    from pydantic_core import ErrorDetails
 
 
 def read_policy(path: Path) -> Policy:

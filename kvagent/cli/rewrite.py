@@ -12,14 +12,13 @@ import sys
 import traceback
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
-from dataclasses import asdict
 from pathlib import Path
-from typing import IO, Annotated, Any
+from typing import IO, Annotated
 
-import orjson
 import typer
 
 from kvagent.chat import Doubt
+from kvagent.cli.event_lines import as_json, place
 from kvagent.cli.failure import Failure, because
 from kvagent.cli.policy_file import read_policy
 from kvagent.cli.progress import progress
@@ -150,7 +149,7 @@ class _Rewriting:
         for event in self._events:
             self._breaks += isinstance(event, PrefixBroken)
             if log is not None:
-                log.write(_as_json(number, event))
+                log.write(as_json(number, event))
 
     def _rewritten(self, number: int, body: bytes) -> bytes:
         try:
@@ -159,7 +158,7 @@ class _Rewriting:
             reason, bypassed = str(doubt), Bypassed(str(doubt))
         except Exception as error:
             logger.debug("kvagent failed on line %d", number, exc_info=True)
-            reason = f"an error inside kvagent, {_place(error)}"
+            reason = f"an error inside kvagent, {place(error)}"
             bypassed = Bypassed("an error inside kvagent", error)
             if self._verbose:
                 reason += "\n" + "".join(traceback.format_exception(error)).rstrip()
@@ -244,18 +243,3 @@ def _saved_tokens(events: Iterable[Event]) -> int:
     return max(kept, default=0) + sum(
         edit.saved_tokens for edit in edits if edit.stage not in _KEEP_THE_PREFIX
     )
-
-
-def _as_json(number: int, event: Event) -> bytes:
-    fields: dict[str, Any] = {"line": number, "event": type(event).__name__, **asdict(event)}
-    error = fields.get("error")
-    if error is not None:
-        fields["error"] = _place(error)  # an error's own text may quote the prompt
-    return orjson.dumps(fields) + b"\n"
-
-
-def _place(error: BaseException) -> str:
-    """An error's kind and where it was raised."""
-    frames = traceback.extract_tb(error.__traceback__)
-    where = f" in {Path(frames[-1].filename).name}, line {frames[-1].lineno}" if frames else ""
-    return type(error).__name__ + where

@@ -45,7 +45,8 @@ class WholeFile:
         # A link stays a link: it is the file behind it that is replaced.
         path = Path(os.path.realpath(target))
         try:
-            mode = path.stat().st_mode
+            # Of the target, not of the path: /dev/stdout leads to a pipe that has no path.
+            mode = Path(target).stat().st_mode
         except FileNotFoundError:
             if not path.parent.is_dir():
                 raise Failure(f"cannot write {target}: there is no folder {path.parent}") from None

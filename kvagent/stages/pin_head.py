@@ -12,7 +12,7 @@ from kvagent.stages.turn import Edit, Turn
 
 def pin_head(turn: Turn) -> None:
     """Replay the first form of tools and system messages; tell volatile values in notes."""
-    old = turn.past.head
+    old = turn.past_head
     if old is None:
         _begin(turn)
     elif turn.view.meanings == old.meanings:
@@ -36,7 +36,7 @@ def _hold(turn: Turn, old: Head) -> None:
     view = turn.view
     tools, forms = _tools(view, old)
     changed = frozenset(
-        place for place, value in enumerate(view.values) if turn.past.told.get(place) != value
+        place for place, value in enumerate(view.values) if turn.past_told.get(place) != value
     )
     if changed and (turn.policy.mode == "safe" or turn.note_bearer is None):
         turn.head = Head(view.raws, tools, view.meanings, forms, view.options)
@@ -46,16 +46,21 @@ def _hold(turn: Turn, old: Head) -> None:
         turn.head = old
     else:
         turn.head = Head(old.system, tools, old.meanings, forms, view.options, old.hidden)
-    turn.told = turn.past.told
+    turn.told = turn.past_told
     if changed:
         slots = turn.tree.slots(view.skeleton, view.values)
         turn.tree.mark_changing(view.skeleton, slots, changed)
         _tell(turn, changed)
         turn.edits.append(_edit(turn, "volatile_text", len(changed)))
     elif view.system(old.hidden) != old.system:
-        turn.edits.append(_edit(turn, "system_reserialised", 1))
+        # Where nothing volatile is left in the text, the agent wrote the same text otherwise.
+        plain = len(old.hidden) == len(view.values)
+        turn.edits.append(_edit(turn, "system_reserialised" if plain else "volatile_text", 1))
     if view.tools is not None and view.tools != tools:
-        turn.edits.append(_edit(turn, tools_cause(view, old), len(forms)))
+        same = forms is old.tool_forms
+        cause: Cause = tools_cause(view, old) if same else "tools_reordered"
+        saved = turn.past.tokens if same else 0  # the prefix breaks at a tool all the same
+        turn.edits.append(Edit("pin_head", cause, 0, count=len(forms), saved_tokens=saved))
 
 
 def _follow(turn: Turn, old: Head) -> None:

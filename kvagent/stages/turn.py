@@ -61,6 +61,10 @@ class Turn:
     tree: Tree
     past: Entry
     """Where the conversation stands; the tree's root for a new one."""
+    past_head: Head | None
+    """The head that it was sent under with these instructions, else the last one."""
+    past_told: Told
+    """The volatile values that the model knows before this request."""
     tail: list[Fresh]
     policy: Policy
     window: int | None

@@ -124,13 +124,16 @@ def _model_of(request: Any) -> str | None:
 
 def _get(request: Any, fetch: Fetch, timeout_s: float) -> Any:
     """A GET beside a chat request: same server, same key, same query, its own timeout."""
-    path, mark, query = request.url.raw_path.partition(b"?")
+    path, _, query = request.url.raw_path.partition(b"?")
     base = path.removesuffix(_CHAT)
     if fetch.base == "root":
         base = base.removesuffix(b"/v1")
+    path = base + fetch.path.encode()
+    if query:
+        path += (b"&" if b"?" in path else b"?") + query
     return type(request)(
         "GET",
-        request.url.copy_with(raw_path=base + fetch.path.encode() + mark + query),
+        request.url.copy_with(raw_path=path),
         headers=[
             (name, value)
             for name, value in request.headers.raw

@@ -55,7 +55,7 @@ async def make(server: NullServer) -> AsyncIterator[Make]:
     def client(kind: str | type, **options: Any) -> Any:
         options = {"api_key": "secret", "max_retries": 0, **options}
         create = kind if isinstance(kind, type) else getattr(openai, kind)
-        if "Azure" in create.__name__:
+        if issubclass(create, openai.AzureOpenAI | openai.AsyncAzureOpenAI):
             options = {"azure_endpoint": server.url, "api_version": "2024-10-21", **options}
         else:
             options = {"base_url": f"{server.url}/v1", **options}

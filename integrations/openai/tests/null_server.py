@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from hashlib import sha256
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -47,7 +47,7 @@ class Answer:
     """What the server says: one body, or chunks of a stream, which may be bytes, an event to be
     waited for, or `CUT`."""
 
-    body: bytes | Sequence[Any] = b"{}"
+    body: bytes | list[Any] = b"{}"
     status: int = 200
     content_type: str = "application/json"
     headers: Mapping[str, str] = field(default_factory=dict)
@@ -77,13 +77,13 @@ def completion(*messages: Mapping[str, Any], usage: Mapping[str, Any] | None = N
     )
 
 
-def events(*messages: Mapping[str, Any]) -> list[bytes]:
-    """The server-sent events of a streamed reply, each a chunk; text comes in pieces of 3."""
+def events(*messages: Mapping[str, Any], piece: int = 3) -> list[bytes]:
+    """The server-sent events of a streamed reply, each a chunk; text comes in short pieces."""
     chunks: list[dict[str, Any]] = []
     for index, message in enumerate(messages):
         deltas: list[dict[str, Any]] = [{"role": "assistant"}]
         text = message.get("content") or ""
-        deltas += [{"content": text[at : at + 3]} for at in range(0, len(text), 3)]
+        deltas += [{"content": text[at : at + piece]} for at in range(0, len(text), piece)]
         for number, call in enumerate(message.get("tool_calls") or ()):
             arguments = call["function"]["arguments"]
             opening = {**call, "function": {**call["function"], "arguments": arguments[:4]}}
@@ -126,6 +126,8 @@ class NullServer:
         """Answers to the next POSTs, before `respond` is asked again."""
         self.left = Event()
         """Set when a client went away in the middle of an answer."""
+        self.connections = 0
+        """How many clients connected."""
         self._lock = Lock()
         handler = type("Handler", (_Handler,), {"null": self})
         self._server = _Server(("127.0.0.1", 0), handler)
@@ -168,6 +170,10 @@ class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True
     null: NullServer
+
+    def setup(self) -> None:
+        super().setup()
+        self.null.connections += 1
 
     def log_message(self, format: str, *args: object) -> None:
         """Tests say themselves what they saw."""

@@ -73,7 +73,7 @@ def demo(
         errors.print("Interrupted: the server has been stopped, no report was written.")
         raise typer.Exit(130) from None
     except (_DemoError, ServerError) as error:
-        errors.print(str(error), style="red", highlight=False)
+        errors.print(str(error), style="red", markup=False, highlight=False, soft_wrap=True)
         raise typer.Exit(2) from None
     _show_and_write(turns, report, record, lines)
 
@@ -162,10 +162,11 @@ def _show_and_write(
     console = Console()
     console.print(render(turns, console))
     _write(report, json.dumps(as_json(turns), indent=2) + "\n")
-    console.print(f"report  {report}", highlight=False)
+    console.print(f"report  {report}", markup=False, highlight=False, soft_wrap=True)
     if record is not None:
         _write(record, "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines))
-        console.print(f"record  {record}: {len(lines)} requests", highlight=False)
+        said = f"record  {record}: {len(lines)} requests"
+        console.print(said, markup=False, highlight=False, soft_wrap=True)
 
 
 def _write(file: Path, text: str) -> None:

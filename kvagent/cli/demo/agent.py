@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 MAX_TOKENS = 40
 """Of a reply. Generating is not what is shown here."""
 
-
 STOP = "\n<tool_call>"
 """Where the model begins a call, the script goes on: it knows the call to make."""
 

@@ -52,11 +52,10 @@ def _dumped_anew(message: dict[str, Any], rng: random.Random) -> dict[str, Any]:
     message = json.loads(json.dumps(message))
     for call in message.get("tool_calls", ()):
         call["function"]["arguments"] = _arguments(call["function"]["arguments"], rng)
-    if message["role"] == "assistant":
-        if not message["content"]:
-            message["content"] = rng.choice(["", None])
-        if rng.random() < 0.5:
-            message["refusal"] = None
+    if "tool_calls" in message and not message["content"]:
+        message["content"] = rng.choice(["", None])
+    if message["role"] == "assistant" and rng.random() < 0.5:
+        message["refusal"] = None
     return {key: message[key] for key in rng.sample(list(message), len(message))}
 
 

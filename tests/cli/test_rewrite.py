@@ -1,0 +1,355 @@
+"""Does `kvagent rewrite` write what would have gone out, whole or not at all?"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from kvagent import Engine
+from kvagent.cli import main
+from kvagent.cli.rewrite import _BROKEN_LINES_SAID
+
+COMMAND = [sys.executable, "-c", "from kvagent.cli import main; main()", "rewrite"]
+
+
+def request(turn: int, clock: str) -> dict[str, Any]:
+    """The nth request of a conversation whose system prompt bears a clock."""
+    messages: list[dict[str, Any]] = [
+        {"role": "system", "content": f"You help.\nCurrent time: {clock}"},
+        {"role": "user", "content": "Hello"},
+    ]
+    for at in range(1, turn):
+        messages.append({"role": "assistant", "content": f"answer {at}"})
+        messages.append({"role": "user", "content": f"question {at} — more"})
+    return {"model": "m", "messages": messages, "temperature": 0.5}
+
+
+def line(turn: int, **keys: Any) -> bytes:
+    body = request(turn, f"2026-03-02 09:00:0{turn}")
+    return json.dumps({**keys, "body": body} if keys else body).encode() + b"\n"
+
+
+SESSION = b"".join(map(line, range(1, 5)))
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where the command runs, with a recording `in.jsonl`."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "in.jsonl").write_bytes(SESSION)
+    return tmp_path
+
+
+def run(*arguments: str, stdin: bytes | None = None) -> Result:
+    result = CliRunner().invoke(main, ["rewrite", *arguments], input=stdin)
+    assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
+    return result
+
+
+def refused(*arguments: str, stdin: bytes | None = None) -> str:
+    """What the command says when it ends with status 2; nothing may be written."""
+    before = {path: path.read_bytes() for path in Path.cwd().iterdir() if path.is_file()}
+    result = run(*arguments, stdin=stdin)
+    assert result.exit_code == 2
+    assert result.stdout == ""
+    assert {path: path.read_bytes() for path in Path.cwd().iterdir() if path.is_file()} == before
+    return result.stderr
+
+
+def by_engine(recording: bytes) -> bytes:
+    """The recording as the engine rewrites it: what the command is to be compared with."""
+    engine = Engine()
+    return b"".join(
+        engine.rewrite(body.rstrip()) + b"\n" for body in recording.splitlines(keepends=True)
+    )
+
+
+# -- what is written
+
+
+def test_what_would_have_gone_out(folder: Path) -> None:
+    result = run("in.jsonl", "-o", "out.jsonl")
+    assert (result.exit_code, result.output) == (0, "")
+    written = (folder / "out.jsonl").read_bytes()
+    assert written == by_engine(SESSION)
+    heads = {json.dumps(json.loads(body)["messages"][0]) for body in written.splitlines()}
+    assert len(heads) == 1
+    assert sorted(path.name for path in folder.iterdir()) == ["in.jsonl", "out.jsonl"]
+
+
+def test_standard_input_and_output(folder: Path) -> None:
+    for arguments in (["-"], ["-", "-o", "-"], ["in.jsonl"]):
+        result = run(*arguments, stdin=SESSION)
+        assert result.stdout_bytes == by_engine(SESSION)
+
+
+def test_out_may_be_the_recording_itself(folder: Path) -> None:
+    assert run("in.jsonl", "--out", "in.jsonl").exit_code == 0
+    assert (folder / "in.jsonl").read_bytes() == by_engine(SESSION)
+
+
+def test_wrapped_requests_keep_their_other_keys(folder: Path) -> None:
+    recording = b"".join(line(turn, at=turn, path="/v1/chat") for turn in range(1, 5))
+    result = run("-", stdin=recording)
+    bare = by_engine(SESSION).splitlines()
+    for turn, (written, body) in enumerate(zip(result.stdout.splitlines(), bare, strict=True), 1):
+        wrapper = json.loads(written)
+        assert wrapper == {"at": turn, "path": "/v1/chat", "body": json.loads(body)}
+        assert body in written.encode()
+
+
+def test_lines_keep_their_places(folder: Path) -> None:
+    """Blank lines, line ends and a missing last one stay, so that line numbers mean the same."""
+    one, two = line(1).rstrip(), line(2).rstrip()
+    first, second = by_engine(one + b"\n" + two).splitlines()
+    result = run("-", stdin=b"\n" + one + b"\r\n \n" + two)
+    assert result.stdout_bytes == b"\n" + first + b"\r\n \n" + second
+
+
+def test_what_kvagent_would_not_change_is_not_touched(folder: Path) -> None:
+    recording = b'  { "messages" : [ {"role": "user", "content": "caf\\u00e9"} ], "seed": 1.0e2 }\n'
+    assert run("-", stdin=recording).stdout_bytes == recording
+
+
+@pytest.mark.skipif(not Path("/dev/stdout").exists(), reason="the system has no /dev/stdout")
+def test_a_pipe_by_its_device(folder: Path) -> None:
+    done = subprocess.run(
+        [*COMMAND, "/dev/stdin", "-o", "/dev/stdout"],
+        input=SESSION,
+        capture_output=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert done.stdout == by_engine(SESSION)
+
+
+def test_an_empty_recording(folder: Path) -> None:
+    (folder / "in.jsonl").write_bytes(b"")
+    assert run("in.jsonl", "-o", "out.jsonl").exit_code == 0
+    assert (folder / "out.jsonl").read_bytes() == b""
+
+
+# -- what is set
+
+
+LONG = json.dumps(
+    {
+        "messages": [
+            {"role": "user", "content": "Look"},
+            {
+                "role": "assistant",
+                "content": None,
+                "tool_calls": [
+                    {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+                ],
+            },
+            {
+                "role": "tool",
+                "tool_call_id": "c",
+                "content": "\n".join(f"row {at} of many: {at * 7919}" for at in range(4000)),
+            },
+        ]
+    }
+).encode()
+
+
+def test_a_policy_switches_a_stage_off(folder: Path) -> None:
+    (folder / "off.json").write_text('{"evict": null}')
+    assert len(run("-", stdin=LONG).stdout) < len(LONG) / 2
+    assert run("-", "--policy", "off.json", stdin=LONG).stdout_bytes == LONG
+
+
+def test_the_window_goes_before_the_policy(folder: Path) -> None:
+    (folder / "p.toml").write_text('window = 8_000_000\n[evict]\ntrigger = "fraction(0.5)"\n')
+    assert run("-", "--policy", "p.toml", stdin=LONG).stdout_bytes == LONG
+    narrow = run("-", "--policy", "p.toml", "--window", "8000", stdin=LONG)
+    assert len(narrow.stdout) < len(LONG) / 2
+
+
+def test_observe_mode_writes_what_came(folder: Path) -> None:
+    (folder / "p.json").write_text('{"mode": "observe"}')
+    result = run("in.jsonl", "--policy", "p.json", "--events", "e", "--verbose")
+    assert result.stdout_bytes == SESSION
+    assert "would be saved" in result.stderr
+    assert b'"applied":false' in (folder / "e").read_bytes()
+
+
+# -- what is told
+
+
+def test_events_name_line_and_cause_and_hold_no_prompt(folder: Path) -> None:
+    recording = b"\n" + SESSION + b'{"messages":[{"role":"user"},5]}\n'
+    assert run("-", "-o", "out.jsonl", "--events", "events.jsonl", stdin=recording).exit_code == 0
+    events = [json.loads(text) for text in (folder / "events.jsonl").read_text().splitlines()]
+    assert [event["line"] for event in events] == [2, 3, 4, 5, 6]
+    assert [event["event"] for event in events] == ["Edited"] * 4 + ["Bypassed"]
+    assert {event["cause"] for event in events[:4]} == {"volatile_text"}
+    assert events[4]["reason"] == "message 1 is not an object with a role"
+    assert "question" not in (folder / "events.jsonl").read_text()
+
+
+def test_events_on_standard_output(folder: Path) -> None:
+    result = run("in.jsonl", "-o", "out.jsonl", "--events", "-")
+    assert [json.loads(text)["line"] for text in result.stdout.splitlines()] == [1, 2, 3, 4]
+
+
+def test_a_break_is_told(folder: Path) -> None:
+    first = {
+        "messages": [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hi"}]
+    }
+    second = json.loads(json.dumps(first))
+    second["messages"][0]["content"] = "Be long."
+    second["messages"].append({"role": "assistant", "content": "Hello"})
+    recording = json.dumps(first) + "\n" + json.dumps(second)
+    result = run("-", "-o", "out", "--events", "-", "-v", stdin=recording.encode())
+    assert '"line":2,"event":"PrefixBroken"' in result.stdout
+    assert "2 requests, 0 edited, 1 prefix breaks" in result.stderr
+
+
+def test_a_request_that_kvagent_lets_through_is_named(folder: Path) -> None:
+    odd = b'{"messages":[{"role":"user","content":"hi"},{"content":"no role"}]}\n'
+    result = run("-", stdin=odd + SESSION)
+    assert result.exit_code == 0
+    assert result.stdout_bytes == odd + by_engine(SESSION)
+    assert result.stderr == ("line 1 goes out as it came: message 1 is not an object with a role\n")
+
+
+def test_an_error_inside_kvagent_lets_the_request_through(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(self: Engine, body: bytes) -> bytes:
+        raise KeyError("Hello")
+
+    monkeypatch.setattr(Engine, "rewrite", fail)
+    result = run("in.jsonl", "--events", "events.jsonl")
+    assert (result.exit_code, result.stdout_bytes) == (0, SESSION)
+    assert "line 1 goes out as it came: an error inside kvagent, KeyError in " in result.stderr
+    assert "Traceback" not in result.stderr
+    events = (folder / "events.jsonl").read_text()
+    assert "Hello" not in events
+    assert "KeyError in test_rewrite.py" in events
+    assert "Traceback" in run("in.jsonl", "--verbose").stderr
+
+
+def test_a_summary_only_when_asked_for(folder: Path) -> None:
+    assert run("in.jsonl", "-o", "out.jsonl").stderr == ""
+    summary = run("in.jsonl", "-o", "out.jsonl", "-v").stderr
+    assert summary.startswith("4 requests, 4 edited, 0 prefix breaks, some ")
+
+
+# -- what is refused
+
+
+def test_broken_lines_are_named_and_nothing_is_written(folder: Path) -> None:
+    (folder / "out.jsonl").write_bytes(b"old")
+    broken = line(1) + b"{oops\n\n[1]\n" + line(2) + b'{"prompt":"x"}\n\xff\n'
+    for arguments in (["-"], ["-", "-o", "out.jsonl", "--events", "e"]):
+        assert refused(*arguments, stdin=broken).splitlines() == [
+            "line 2 is not JSON: Expecting property name enclosed in double quotes at character 2",
+            "line 4 is a list, not an object",
+            'line 6 is not a chat request: it has no list of "messages"',
+            "line 7 is not UTF-8: byte 0xff at 1",
+            "kvagent rewrite: 4 broken lines, nothing was written",
+        ]
+    assert refused("-", stdin=b"x").endswith("one broken line, nothing was written\n")
+
+
+def test_the_wrong_file_is_not_read_to_its_end(folder: Path) -> None:
+    said = refused("-", "-o", "out.jsonl", stdin=b"{\n" * 1000).splitlines()
+    assert len(said) == _BROKEN_LINES_SAID + 1
+    assert "stopped after 20 broken lines" in said[-1]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["none.jsonl"], "cannot read none.jsonl: No such file"),
+        (["."], "cannot read .: Is a directory"),
+        (["in.jsonl", "-o", "."], "cannot write .: it is a folder"),
+        (["in.jsonl", "-o", "none/out"], "cannot write none/out: there is no folder"),
+        (["in.jsonl", "-o", "in.jsonl/out"], "cannot write in.jsonl/out"),
+        (["in.jsonl", "--events", "none/out"], "cannot write none/out: there is no folder"),
+        (["in.jsonl", "--policy", "none"], "cannot read the policy none: No such file"),
+        (["in.jsonl", "--policy", "in.jsonl"], "the policy in.jsonl is not JSON"),
+        (["in.jsonl", "--window", "0"], "--window"),
+        (["in.jsonl", "--window", "wide"], "--window"),
+        (["in.jsonl", "--events", "-"], "cannot go to the same place"),
+        (["in.jsonl", "-o", "x", "--events", "./x"], "cannot go to the same place"),
+        (["in.jsonl", "-o", "x", "--events", "in.jsonl"], "would replace the recording"),
+        ([], "IN"),
+    ],
+)
+def test_what_cannot_be_done_is_said(folder: Path, arguments: list[str], words: str) -> None:
+    said = refused(*arguments)
+    assert words in said
+    assert "Traceback" not in said
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs POSIX files")
+@pytest.mark.skipif(hasattr(os, "geteuid") and os.geteuid() == 0, reason="root may read all")
+def test_a_recording_that_may_not_be_read(folder: Path) -> None:
+    (folder / "in.jsonl").chmod(0)
+    result = run("in.jsonl")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "cannot read in.jsonl: Permission denied" in result.stderr
+
+
+def test_a_line_longer_than_any_request(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kvagent.cli.rewrite._LONGEST_LINE", 100)
+    assert "line 1 of in.jsonl is longer" in refused("in.jsonl", "-o", "out.jsonl")
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs POSIX limits")
+def test_a_full_disk_leaves_what_was_there(folder: Path) -> None:
+    (folder / "out.jsonl").write_bytes(b"old")
+    limited = ["-c", 'ulimit -f 1; exec "$@"', "sh", *COMMAND]
+    (folder / "in.jsonl").write_bytes(SESSION * 50)
+    done = subprocess.run(
+        ["/bin/sh", *limited, "in.jsonl", "-o", "out.jsonl"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert done.stderr.startswith("kvagent rewrite: cannot write a temporary file beside out.jsonl")
+    assert "\n" not in done.stderr.rstrip("\n")
+    assert (folder / "out.jsonl").read_bytes() == b"old"
+    assert sorted(path.name for path in folder.iterdir()) == ["in.jsonl", "out.jsonl"]
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs POSIX signals")
+def test_an_interrupt_leaves_nothing_half_written(folder: Path) -> None:
+    (folder / "out.jsonl").write_bytes(b"old")
+    with subprocess.Popen(
+        [*COMMAND, "-", "-o", "out.jsonl"], stdin=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        assert process.stdin is not None
+        process.stdin.write(SESSION)
+        process.stdin.flush()
+        deadline = time.monotonic() + 60
+        while not list(folder.glob(".kvagent-*")) and time.monotonic() < deadline:
+            time.sleep(0.01)
+        process.send_signal(signal.SIGINT)
+        _, said = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert b"Traceback" not in said
+    assert (folder / "out.jsonl").read_bytes() == b"old"
+    assert sorted(path.name for path in folder.iterdir()) == ["in.jsonl", "out.jsonl"]
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs POSIX pipes")
+def test_a_reader_that_has_read_enough(folder: Path) -> None:
+    (folder / "in.jsonl").write_bytes(SESSION * 200)
+    pipe = ["-o", "pipefail", "-c", '"$@" | head -c 10', "sh", *COMMAND, "in.jsonl"]
+    done = subprocess.run(["/bin/sh", *pipe[2:]], capture_output=True, text=True, check=False)
+    assert done.returncode == 0
+    assert done.stderr == ""
