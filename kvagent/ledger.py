@@ -8,6 +8,7 @@ conversation, say). Behind the tree may stand a durable store, from which it is 
 
 from __future__ import annotations
 
+import logging
 from collections import OrderedDict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -20,6 +21,8 @@ import orjson
 from kvagent.fingerprint import digest, link, meaning
 from kvagent.stores import Store
 
+logger = logging.getLogger("kvagent")
+
 Told = Mapping[int, str]
 """The volatile values, by their place in the head, that the model has been told last."""
 
@@ -30,6 +33,8 @@ _ALIASES = 4
 # What an entry weighs beside its bytes: the object, its dicts, and keys.
 _ENTRY_BYTES = 700
 _HEADS = 4096
+# How many of the messages that came after one are read from a store, the newest ones.
+_FOLLOWERS = 64
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -189,6 +194,14 @@ class Tree:
             return self._load(parent, meaning, known)
         return known
 
+    def followers(self, parent: Entry) -> list[tuple[Entry, ...]]:
+        """The entries known for whatever came after ``parent``, message by message."""
+        if self.store.durable:
+            for name in self.store.get(self.namespace, b"next:" + parent.key)[-_FOLLOWERS:]:
+                if name not in parent.children:
+                    self._load(parent, name, ())
+        return list(parent.children.values())
+
     def extend(
         self,
         tip: Entry,
@@ -217,6 +230,7 @@ class Tree:
                     entry.replies = (*entry.replies, reply)[-8:]
                     self.answered[reply.meaning] = entry
                     records.append((b"reply:" + entry.key, orjson.dumps(reply.message)))
+            self._attach(entry)  # it may have been forgotten since it was looked up
             self.ledger.touch(self, entry)
         if self.store.durable and records:
             self.store.batch(self.namespace, records)
@@ -289,19 +303,26 @@ class Tree:
             depth=parent.depth + 1,
             tokens=message.tokens,
         )
-        self._attach(parent, entry)
+        self._attach(entry)
         if self.store.durable:
             head_key = head.key
             place = b"entry:" + link(parent.key, message.meaning)
             records.append((b"head:" + head_key, _head_record(head)))
             records.append((place, _entry_record(entry, head_key)))
+            records.append((b"next:" + parent.key, message.meaning))
         return entry
 
-    def _attach(self, parent: Entry, entry: Entry) -> None:
-        parent.children[entry.meaning] = (*parent.children.get(entry.meaning, ()), entry)
-        self.newest[entry.meaning] = entry
-        self.answered.update((reply.meaning, entry) for reply in entry.replies)
-        self.ledger.size += entry.weight
+    def _attach(self, entry: Entry) -> None:
+        """Put an entry into the tree, and those before it that were forgotten meanwhile."""
+        while entry.parent is not None:
+            siblings = entry.parent.children.get(entry.meaning, ())
+            if entry in siblings:
+                return
+            entry.parent.children[entry.meaning] = (*siblings, entry)
+            self.newest[entry.meaning] = entry
+            self.answered.update((reply.meaning, entry) for reply in entry.replies)
+            self.ledger.size += entry.weight
+            entry = entry.parent
 
     def _load(self, parent: Entry, meaning: bytes, known: tuple[Entry, ...]) -> tuple[Entry, ...]:
         records = self.store.get(self.namespace, b"entry:" + link(parent.key, meaning))
@@ -312,12 +333,18 @@ class Tree:
             for entry in loaded:
                 there = parent.children.get(meaning, ())
                 if entry is not None and all(entry.key != other.key for other in there):
-                    self._attach(parent, entry)
+                    self._attach(entry)
                     self.ledger.touch(self, entry)
         return parent.children.get(meaning, ())
 
     def _read(self, parent: Entry, meaning: bytes, record: bytes) -> Entry | None:
-        data = orjson.loads(record)
+        try:
+            return self._entry(parent, meaning, orjson.loads(record))
+        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
+            logger.debug("an entry in the store cannot be read; it is left out", exc_info=True)
+            return None
+
+    def _entry(self, parent: Entry, meaning: bytes, data: Mapping[str, Any]) -> Entry | None:
         heads = self.store.get(self.namespace, b"head:" + bytes.fromhex(data["head"]))
         if not heads:
             return None
@@ -331,7 +358,7 @@ class Tree:
             key,
             meaning=meaning,
             role=data["role"],
-            raw=sent,
+            raw=data["raw"].encode() if "raw" in data else sent,
             sent=sent,
             head=head,
             told={int(place): value for place, value in data["told"].items()},
@@ -350,10 +377,13 @@ class Tree:
             kept = self.store.get(self.namespace, place)
             for value in kept:
                 kind, _, text = value.partition(b":")
-                if kind == b"first":
-                    slots.first = tuple(orjson.loads(text))
-                else:
-                    slots.changing |= {int(text)}
+                try:
+                    if kind == b"first":
+                        slots.first = tuple(orjson.loads(text))
+                    else:
+                        slots.changing |= {int(text)}
+                except ValueError:
+                    logger.debug("volatile places in the store cannot be read", exc_info=True)
             if not kept:
                 self.store.add(self.namespace, place, b"first:" + orjson.dumps(values))
         return slots
@@ -407,10 +437,12 @@ def _told_before(tip: Entry, head: Head, told: Told) -> Told:
 
 
 def _entry_record(entry: Entry, head: bytes) -> bytes:
+    raw = {} if entry.raw is entry.sent else {"raw": entry.raw.decode()}
     return orjson.dumps(
         {
             "role": entry.role,
             "sent": entry.sent.decode(),
+            **raw,
             "head": head.hex(),
             "told": {str(place): value for place, value in entry.told.items()},
             "noted": entry.noted,

@@ -40,7 +40,7 @@ def held(
     """What stood at ``at`` if the agent moved it, or a part of it, to a later message.
 
     The entries, empty if it moved nothing, and how many messages of the request they stand for:
-    1, or 0 for a whole message moved.
+    1, or 0 for a whole message moved (never the first: that would be another conversation's).
     """
     later = [m for m in messages[at + 1 :][-_LATER:] if m["role"] != "assistant"]
     if not later:
@@ -52,7 +52,7 @@ def held(
             if old.role in NOTE_ROLES and old.role == message["role"]:
                 if _text_moved(old, message, later):
                     return siblings, 1
-            if old.role in _WHOLE_ROLES and _was_next(old, message):
+            if old.role in _WHOLE_ROLES and entry.parent is not None and _was_next(old, message):
                 if _is_later(old, later):
                     return siblings, 0
     return (), 0

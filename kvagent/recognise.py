@@ -269,7 +269,10 @@ def _functions(message: Mapping[str, Any]) -> list[Any]:
 
 def _is_own(entry: Entry, view: HeadView, session: str | None, evidence: _Evidence) -> bool:
     if entry.head is not None and entry.head.meanings != view.meanings:
-        return not entry.noted  # a note speaks of the head that it was written for
+        # A note of a side call is not this conversation's; one of the head it had before is.
+        aside = entry.under(view.meanings) is not None
+        same = session is not None and entry.session == session
+        return not entry.noted or (not aside and (same or evidence.unique))
     differing = _differing(entry, view)
     if not differing:
         return True
@@ -289,7 +292,8 @@ def _differing(entry: Entry, view: HeadView) -> list[int]:
 def _was_told(match: Match, messages: Sequence[Mapping[str, Any]], view: HeadView) -> bool:
     """Whether a conversation knows this request's ids and names, and goes on as it was answered."""
     tip, following = match.tip, _following(match, messages)
-    if match.covered == 0 or any(not view.places[at].at_sight for at in _differing(tip, view)):
+    told_at = tip.under(view.meanings)
+    if told_at is None or any(not view.places[at].at_sight for at in _differing(told_at, view)):
         return False
     if following is None or following["role"] != "assistant" or not tip.replies:
         return True

@@ -25,7 +25,7 @@ from kvagent.stages.pin_head import tools_cause
 _LOOK = 64
 
 # So long a reply is not written twice by chance.
-_UNIQUE_CHARS = 64
+_UNIQUE_CHARS = 16
 
 _NO_TOOLS = b"[]"
 
@@ -98,7 +98,8 @@ def _where(turn: Turn, old: Head, place: int) -> str:
 def _tools_detail(old: Head, new: Head) -> str:
     def names(forms: Mapping[bytes, bytes]) -> set[str]:
         tools = [orjson.loads(form) for form in forms.values()]
-        return {str((tool.get("function") or tool).get("name")) for tool in tools}
+        functions = (tool.get("function") for tool in tools)
+        return {str(function.get("name")) for function in functions if isinstance(function, dict)}
 
     before, after = names(old.tool_forms), names(new.tool_forms)
     changes = [
@@ -149,15 +150,13 @@ def message_break(turn: Turn, match: Match, conversation: str) -> PrefixBroken |
 
 def _values_differ(turn: Turn, doubted: Entry, conversation: str) -> PrefixBroken | None:
     """The break where volatile values kept a conversation from being taken for the same."""
-    view, head = turn.view, doubted.head
-    place = next((at for at, v in enumerate(view.values) if doubted.told.get(at) != v), None)
-    if place is None or head is None:
-        return None
-    held = head.system == turn.head.system
-    index = turn.tail[0].index if held else view.places[place].message
-    lost = _last(doubted).tokens - turn.past.tokens
+    lost = max(_last(doubted).tokens - turn.past.tokens, 0)
+    if doubted.head is not None:
+        broken = _head_broken(turn, conversation, doubted.head, doubted.told, lost)
+        if broken is not None:
+            return broken
     detail = "ids or names differ, so it may be another conversation that reads alike"
-    return PrefixBroken(conversation, index, "volatile_text", max(lost, 0), detail)
+    return PrefixBroken(conversation, turn.tail[0].index, "volatile_text", lost, detail)
 
 
 def _sent_before(turn: Turn, position: int) -> tuple[Entry, int] | None:

@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import json
 import random
+import sys
 import uuid
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 from hypothesis import strategies as st
 
-from kvagent import Engine
+from kvagent import Engine, Evict, Policy, Tokens, Volatile
 from kvagent.chat import ChatReply
 from kvagent.engine import Answer, Call, drive
 
@@ -285,6 +286,29 @@ def only(**fixed: Any) -> st.SearchStrategy[Traits]:
         if name not in fixed
     }
     return st.builds(Traits, **{name: st.just(value) for name, value in fixed.items()}, **drawn)
+
+
+def policy(**fields: Any) -> Policy:
+    """A policy under which all stages have something to do in these sessions."""
+    fields.setdefault("evict", Evict(trigger=Tokens(300), keep=200))
+    return Policy(probe=False, volatile=Volatile(patterns=(TICKETS,)), **fields)
+
+
+def dumped(exchanges: Iterable[Exchange]) -> str:
+    """A session as one line of JSON."""
+    return json.dumps([asdict(e) | {"body": e.body.decode()} for e in exchanges])
+
+
+def loaded(line: str) -> list[Exchange]:
+    """The session of a line."""
+    return [Exchange(**data | {"body": data["body"].encode()}) for data in json.loads(line)]
+
+
+def serve(store: str | None = None) -> None:
+    """Answer each session on standard input, each with an engine of its own, with what goes out."""
+    for line in sys.stdin:
+        engine = Engine(policy(), store=store)
+        print(json.dumps([raw.decode() for raw in play(loaded(line), engine)]), flush=True)
 
 
 traits = only()

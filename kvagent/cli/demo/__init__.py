@@ -53,7 +53,7 @@ def demo(
 ) -> None:
     """Run an agent on a real llama.cpp, raw and wrapped, and show what the server computed.
 
-    The agent reads the repository that kvagent lives in, has the bad habits of real agents, and plays the same fourteen
+    The agent reads the repository that kvagent lives in, has the bad habits of real agents, and plays the same twelve
     turns twice. It takes one to three minutes on two CPU cores.
     """
     from kvagent.cli.demo.server import ServerError

@@ -44,13 +44,13 @@ def opening(root: Path) -> tuple[str, Call, str]:
     """How the resumed session began: the user's words, a call that was made without a word, and the answer."""
     return (
         "Look around this repository first.",
-        Call("list_files", {"folder": _package(root), "limit": 10}),
+        Call("list_files", {"folder": _package(root), "limit": 8}),
         "It is a Python package with one folder for each of its parts.",
     )
 
 
 def steps(root: Path) -> list[Step]:
-    """The fourteen turns in the repository at ``root``. One result is over 20,000 characters long."""
+    """The twelve turns in the repository at ``root``. One result is over 20,000 characters long."""
     package = _package(root)
     demo = f"{package}/cli/demo"
     tools, server = f"{demo}/tools.py", f"{demo}/server.py"
@@ -70,10 +70,8 @@ def steps(root: Path) -> list[Step]:
         Step(calls=(_read(server, 1, 5),)),
         Step(),
         Step("Is there anything left to do in it?", (_grep("# TODO|# FIXME", demo, 4),)),
-        Step(calls=(Call("list_files", {"folder": demo, "limit": 6}),)),
         Step(),
-        Step("What was the last change?", (Call("git_log", {"limit": 1}),)),
-        Step(calls=(Call("read_file", {"path": everything}),)),
+        Step("Now read all that is written.", (Call("read_file", {"path": everything}),)),
         Step(),
     ]
 

@@ -29,7 +29,7 @@ def test_two_runs_send_the_same(fake: FakeClient) -> None:
 
 def test_an_agent_without_habits_only_appends(fake: FakeClient) -> None:
     Agent(fake.client, Toolbox(ROOT), None).run()
-    assert len(fake.bodies) == 14
+    assert len(fake.bodies) == 12
     for before, after in itertools.pairwise(fake.bodies):
         assert after["messages"][: len(before["messages"])] == before["messages"]
         assert after["tools"] == before["tools"]
