@@ -115,7 +115,8 @@ class ChatRequest:
     def _redumped(self, replaced: Mapping[str, bytes]) -> bytes:
         """For bodies that are not compact JSON: written anew, if nothing can be lost by it."""
         body = json.loads(self.raw)
-        if repr(body) != repr(self.body):  # 2**64 equals the float that orjson makes of it
+        # Compared as text: 2**64 equals the float that orjson makes of it.
+        if any(repr(body[key]) != repr(self.body[key]) for key in replaced):
             raise Doubt("the body holds numbers that do not survive being written again")
         try:
             items = [
@@ -163,6 +164,14 @@ def texts_of(message: Mapping[str, Any]) -> list[str]:
 def text_of(message: Mapping[str, Any]) -> str:
     """The text of a message; both servers join parts with a newline."""
     return "\n".join(texts_of(message))
+
+
+def calls_of(message: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """The tool calls of a message; what a server or an agent wrongly put there is left out."""
+    calls = message.get("tool_calls")
+    if not isinstance(calls, list):
+        return []
+    return [call for call in calls if isinstance(call, dict)]
 
 
 def with_text_appended(message: Mapping[str, Any], text: str) -> dict[str, Any]:

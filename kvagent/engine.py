@@ -26,7 +26,7 @@ from kvagent.backends import (
     probe,
     usage_of,
 )
-from kvagent.chat import ChatReply, ChatRequest, Doubt, with_text_appended
+from kvagent.chat import ChatReply, ChatRequest, Doubt, calls_of, with_text_appended
 from kvagent.events import Bypassed, Edited, Event, Overflowed, Part, PrefixBroken
 from kvagent.fingerprint import digest, identity, meaning
 from kvagent.head import HeadReader, HeadView
@@ -161,7 +161,7 @@ class Engine:
         self.server: Server | None = None
         """What the server is and how large its window; None until it was asked."""
         self._reader = HeadReader(self.policy.volatile.patterns, PROMPT_KEYS)
-        self._resumables = Resumables()
+        self._resumables = Resumables(self.policy.memory_bytes // 4)
         self._to_probe = self.policy.probe
         self._lock = Lock()
 
@@ -309,7 +309,7 @@ class Engine:
         self._attach_notes(turn)
         _check_pairs(turn)
         if before is not None:
-            if turn.head is not before.head:
+            if turn.head is not before.head and turn.head.name != before.head.name:
                 return None
             form = _continued(before, raw, raws, turn)
         else:
@@ -612,5 +612,4 @@ def _check_pairs(turn: Turn) -> None:
 
 
 def _call_ids(fresh: Fresh, incoming: bool = False) -> list[object]:
-    calls = (fresh.incoming if incoming else fresh.message).get("tool_calls") or ()
-    return [call.get("id") if isinstance(call, dict) else None for call in calls]
+    return [call.get("id") for call in calls_of(fresh.incoming if incoming else fresh.message)]

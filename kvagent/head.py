@@ -27,6 +27,7 @@ class Place:
     line: int
     span: int
     at_sight: bool
+    private: bool
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -145,7 +146,7 @@ class HeadReader:
             for message in messages
         )
         places = tuple(
-            Place(m, p, at, number, span.at_sight)
+            Place(m, p, at, number, span.at_sight, span.private)
             for m, parts in enumerate(lines)
             for p, part in enumerate(parts)
             for at, line in enumerate(part)

@@ -12,6 +12,7 @@ import logging
 from collections import OrderedDict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from threading import Lock
 from types import MappingProxyType
 from typing import Any
@@ -32,7 +33,9 @@ NOTHING_TOLD: Told = MappingProxyType({})
 _ALIASES = 4
 # What an entry weighs beside its bytes: the object, its dicts, and keys.
 _ENTRY_BYTES = 700
-_HEADS = 4096
+_SLOTS = 4096
+# How many answers to one request are kept, the newest ones.
+_REPLIES = 8
 # How many of the messages that came after one are read from a store, the newest ones.
 _FOLLOWERS = 64
 
@@ -51,11 +54,26 @@ class Head:
     """The other request keys that shape the prompt."""
     hidden: frozenset[int] = frozenset()
     """The places of volatile text at which a placeholder stands."""
+    _key: list[bytes] = field(default_factory=list)
 
     @property
     def key(self) -> bytes:
         """A digest of what was sent."""
-        return digest(self.tools or b"", *self.system)
+        if not self._key:
+            self._key.append(digest(self.tools or b"", *self.system))
+        return self._key[0]
+
+    @property
+    def name(self) -> tuple[object, ...]:
+        """Equal for heads that may stand for each other."""
+        options = tuple(sorted(self.options.items()))
+        return self.key, self.meanings, tuple(self.tool_forms), options, self.hidden
+
+    @property
+    def weight(self) -> int:
+        """Bytes that the head holds in memory, roughly."""
+        texts = (*self.system, self.tools or b"", *self.tool_forms.values())
+        return _ENTRY_BYTES + sum(map(len, texts))
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +140,8 @@ class Entry:
     """What followed, by meaning; entries that differ only in form stand together."""
     aliases: dict[bytes, bytes] = field(default_factory=dict)
     """Meaning by identity, for the forms in which children came lately."""
+    thinned: bool = False
+    """Whether children were forgotten of which others with the same meaning stay."""
 
     def path(self) -> list[Entry]:
         """The entries from the first message to this one."""
@@ -150,6 +170,10 @@ class Entry:
 
     def alias(self, raw: bytes, meaning: bytes) -> None:
         """Remember the meaning of a form, so that it need not be worked out every turn."""
+        self.alias_as_it_is(_copy(raw), meaning)
+
+    def alias_as_it_is(self, raw: bytes, meaning: bytes) -> None:
+        """``alias`` for bytes that are kept anyway."""
         while len(self.aliases) >= _ALIASES + len(self.children):
             try:
                 self.aliases.pop(next(iter(self.aliases)), None)
@@ -170,6 +194,8 @@ class Slots:
 
     first: tuple[str, ...]
     changing: frozenset[int] = frozenset()
+    apart: frozenset[int] = frozenset()
+    """Those of them at which conversations differ from their beginning: by tenant or ticket."""
 
 
 class Tree:
@@ -179,6 +205,7 @@ class Tree:
         self.ledger = ledger
         self.store = ledger.store
         self.namespace = namespace
+        self.model = model
         self.root = Entry(None, digest(b"root", model.encode()))
         self.newest: dict[bytes, Entry] = {}
         """The newest entry of each meaning, wherever it stands."""
@@ -189,7 +216,7 @@ class Tree:
     def children(self, parent: Entry, meaning: bytes) -> tuple[Entry, ...]:
         """The entries known for a message after ``parent``, oldest first."""
         known = parent.children.get(meaning, ())
-        if self.store.durable and (not known or parent is self.root):
+        if self.store.durable and (not known or parent is self.root or parent.thinned):
             # Other processes begin conversations too: a first message is looked up every time.
             return self._load(parent, meaning, known)
         return known
@@ -227,7 +254,7 @@ class Tree:
             records.append((b"facts:" + entry.key, orjson.dumps(facts)))
             for reply in replies:
                 if all(reply.meaning != known.meaning for known in entry.replies):
-                    entry.replies = (*entry.replies, reply)[-8:]
+                    entry.replies = (*entry.replies, reply)[-_REPLIES:]
                     self.answered[reply.meaning] = entry
                     records.append((b"reply:" + entry.key, orjson.dumps(reply.message)))
             self._attach(entry)  # it may have been forgotten since it was looked up
@@ -239,23 +266,30 @@ class Tree:
     def slots(self, skeleton: bytes, values: tuple[str, ...]) -> Slots:
         """What is known of a head's volatile text; values seen for the first time are kept."""
         slots = self._slots.get(skeleton)
-        if slots is None:
-            slots = self._load_slots(skeleton, values)
+        if slots is None or self.store.durable:  # other processes see text change too
+            loaded = self._load_slots(skeleton, values)
             with self.ledger.lock:
-                slots = self._slots.setdefault(skeleton, slots)
-                while len(self._slots) > _HEADS:
+                slots = self._slots.setdefault(skeleton, loaded)
+                slots.changing |= loaded.changing
+                slots.apart |= loaded.apart
+                while len(self._slots) > _SLOTS:
                     self._slots.popitem(last=False)
         return slots
 
-    def mark_changing(self, skeleton: bytes, slots: Slots, changing: frozenset[int]) -> None:
-        """Remember that these places change: later conversations get a placeholder there."""
-        new = changing - slots.changing
-        if not new:
-            return
+    def mark_changing(
+        self, skeleton: bytes, slots: Slots, changing: frozenset[int], *, apart: bool = False
+    ) -> None:
+        """Remember that these places change: later conversations get a placeholder there.
+
+        ``apart``: they were seen to differ between two conversations, not within one.
+        """
+        new = [b"slot:%d" % place for place in sorted(changing - slots.changing)]
         slots.changing = slots.changing | changing
-        if self.store.durable:
-            places = (b"slot:%d" % place for place in sorted(new))
-            self.store.add(self.namespace, b"volatile:" + skeleton, *places)
+        if apart:
+            new += [b"apart:%d" % place for place in sorted(changing - slots.apart)]
+            slots.apart = slots.apart | changing
+        if new and self.store.durable:
+            self.store.add(self.namespace, b"volatile:" + skeleton, *new)
 
     def forget(self, entry: Entry) -> None:
         """Take an entry without children out of the tree."""
@@ -264,6 +298,7 @@ class Tree:
         rest = tuple(e for e in parent.children.get(entry.meaning, ()) if e is not entry)
         if rest:
             parent.children[entry.meaning] = rest
+            parent.thinned = True
         else:
             parent.children.pop(entry.meaning, None)
             for raw in [r for r, m in list(parent.aliases.items()) if m == entry.meaning]:
@@ -274,6 +309,7 @@ class Tree:
             if self.answered.get(reply.meaning) is entry:
                 del self.answered[reply.meaning]
         self.ledger.size -= entry.weight
+        self.ledger.release(entry.head)
 
     def _child(
         self,
@@ -284,7 +320,9 @@ class Tree:
         session: str | None,
         records: list[tuple[bytes, bytes]],
     ) -> Entry:
-        parent.alias(message.raw, message.meaning)
+        raw = _copy(message.raw)
+        sent = raw if message.raw == message.sent else _copy(message.sent)
+        parent.alias_as_it_is(raw, message.meaning)
         key = digest(parent.key, message.meaning, message.sent, head.key)
         for known in parent.children.get(message.meaning, ()):
             if known.key == key and (known.session == session or not known.noted):
@@ -294,8 +332,8 @@ class Tree:
             key,
             meaning=message.meaning,
             role=message.role,
-            raw=message.sent if message.raw == message.sent else message.raw,
-            sent=message.sent,
+            raw=raw,
+            sent=sent,
             head=head,
             told=told,
             noted=message.noted,
@@ -322,11 +360,14 @@ class Tree:
             self.newest[entry.meaning] = entry
             self.answered.update((reply.meaning, entry) for reply in entry.replies)
             self.ledger.size += entry.weight
+            entry.head = self.ledger.hold(entry.head)
             entry = entry.parent
 
     def _load(self, parent: Entry, meaning: bytes, known: tuple[Entry, ...]) -> tuple[Entry, ...]:
         records = self.store.get(self.namespace, b"entry:" + link(parent.key, meaning))
         if len(records) <= len(known):
+            if not known:
+                self._load_replies(parent, meaning)
             return known
         loaded = [self._read(parent, meaning, record) for record in records]
         with self.ledger.lock:
@@ -334,8 +375,18 @@ class Tree:
                 there = parent.children.get(meaning, ())
                 if entry is not None and all(entry.key != other.key for other in there):
                     self._attach(entry)
-                    self.ledger.touch(self, entry)
-        return parent.children.get(meaning, ())
+            found = parent.children.get(meaning, ())
+            for entry in found:  # where memory is short, it forgets even these
+                self.ledger.touch(self, entry)
+        return found
+
+    def _load_replies(self, entry: Entry, meaning: bytes) -> None:
+        """Look for what other processes were answered, if this reply is none of those known."""
+        if entry is self.root or any(reply.meaning == meaning for reply in entry.replies):
+            return
+        records = self.store.get(self.namespace, b"reply:" + entry.key)
+        if len(records) > len(entry.replies):
+            entry.replies = _read_replies(records)
 
     def _read(self, parent: Entry, meaning: bytes, record: bytes) -> Entry | None:
         try:
@@ -349,7 +400,7 @@ class Tree:
         if not heads:
             return None
         sent = data["sent"].encode()
-        head = self.ledger.shared_head(heads[0])
+        head = _read_head(heads[0])
         key = digest(parent.key, meaning, sent, head.key)
         replies = self.store.get(self.namespace, b"reply:" + key)
         facts = self.store.get(self.namespace, b"facts:" + key)
@@ -367,7 +418,7 @@ class Tree:
             depth=parent.depth + 1,
             tokens=data["tokens"],
             facts=_read_facts(facts[-1]) if facts else None,
-            replies=tuple(Reply.of(orjson.loads(reply)) for reply in replies),
+            replies=_read_replies(replies),
         )
 
     def _load_slots(self, skeleton: bytes, values: tuple[str, ...]) -> Slots:
@@ -380,6 +431,8 @@ class Tree:
                 try:
                     if kind == b"first":
                         slots.first = tuple(orjson.loads(text))
+                    elif kind == b"apart":
+                        slots.apart |= {int(text)}
                     else:
                         slots.changing |= {int(text)}
                 except ValueError:
@@ -399,7 +452,7 @@ class Ledger:
         self.lock = Lock()
         self._trees: dict[tuple[str, str], Tree] = {}
         self._tips: OrderedDict[int, tuple[Tree, Entry]] = OrderedDict()
-        self._heads: OrderedDict[bytes, Head] = OrderedDict()
+        self._heads: dict[tuple[object, ...], _Held] = {}
 
     def tree(self, namespace: str, model: str) -> Tree:
         """The conversations of a namespace with a model."""
@@ -410,6 +463,7 @@ class Ledger:
 
     def touch(self, tree: Tree, tip: Entry) -> None:
         """Mark a conversation as used, and forget others where memory is short; holds the lock."""
+        self._trees.setdefault((tree.namespace, tree.model), tree)
         self._tips[id(tip)] = (tree, tip)
         self._tips.move_to_end(id(tip))
         while self.size > self.max_bytes and len(self._tips) > 1:
@@ -417,15 +471,42 @@ class Ledger:
             while entry.parent is not None and not entry.children and id(entry) not in self._tips:
                 tree.forget(entry)
                 entry = entry.parent
+            if not tree.root.children:
+                self._trees.pop((tree.namespace, tree.model), None)
 
-    def shared_head(self, record: bytes) -> Head:
-        """A head as it lies in a store, one object for all entries that were sent under it."""
-        head = self._heads.get(record)
+    def hold(self, head: Head | None) -> Head | None:
+        """The one object for all heads like this; it weighs as long as an entry has it."""
         if head is None:
-            head = self._heads[record] = _read_head(record)
-            if len(self._heads) > _HEADS:
-                self._heads.popitem(last=False)
-        return head
+            return None
+        held = self._heads.get(head.name)
+        if held is None:
+            held = self._heads[head.name] = _Held(head)
+            self.size += head.weight
+        held.entries += 1
+        return held.head
+
+    def release(self, head: Head | None) -> None:
+        """An entry that had the head is gone."""
+        if head is None:
+            return
+        held = self._heads[head.name]
+        held.entries -= 1
+        if not held.entries:
+            del self._heads[head.name]
+            self.size -= head.weight
+
+
+@dataclass(slots=True)
+class _Held:
+    """A head, and how many entries were sent under it."""
+
+    head: Head
+    entries: int = 0
+
+
+def _copy(raw: bytes) -> bytes:
+    """Bytes that take no more memory than they say; those that orjson made keep 4 KiB at least."""
+    return bytes(memoryview(raw))
 
 
 def _told_before(tip: Entry, head: Head, told: Told) -> Told:
@@ -452,6 +533,16 @@ def _entry_record(entry: Entry, head: bytes) -> bytes:
     )
 
 
+def _read_replies(records: Sequence[bytes]) -> tuple[Reply, ...]:
+    replies: list[Reply] = []
+    for record in records[-_REPLIES:]:
+        try:
+            replies.append(Reply.of(orjson.loads(record)))
+        except (AttributeError, TypeError, ValueError):
+            logger.debug("a reply in the store cannot be read; it is left out", exc_info=True)
+    return tuple(replies)
+
+
 def _read_facts(record: bytes) -> Facts:
     data = orjson.loads(record)
     return Facts(**{**data, "growths": tuple(data["growths"])})
@@ -470,6 +561,7 @@ def _head_record(head: Head) -> bytes:
     )
 
 
+@lru_cache(maxsize=64)
 def _read_head(record: bytes) -> Head:
     data = orjson.loads(record)
     return Head(

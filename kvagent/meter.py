@@ -38,11 +38,13 @@ class Meter:
         self.prompt_tokens = 0
         self.cached_tokens = 0
         self.completion_tokens = 0
+        self._told_of = 0
+        """Prompt tokens of the requests of which the server said how many were cached."""
 
     @property
     def hit_rate(self) -> float | None:
-        """Share of prompt tokens that the server took from its cache; None before any count."""
-        return self.cached_tokens / self.prompt_tokens if self.prompt_tokens else None
+        """Share of prompt tokens that the server took from its cache; None while it says none."""
+        return self.cached_tokens / self._told_of if self._told_of else None
 
     def tokens(self, part: Part, sent: bytes) -> int:
         """Estimated tokens of what was sent, by what the server's counts taught of its part."""
@@ -81,6 +83,7 @@ class Meter:
             self.turns += 1
             self.prompt_tokens += prompt or 0
             self.cached_tokens += cached or 0
+            self._told_of += 0 if prompt is None or cached is None else prompt
             self.completion_tokens += completion or 0
         number = (before.turn if before else 0) + (0 if again and before else 1)
         events: list[Event] = [

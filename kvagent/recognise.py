@@ -14,7 +14,7 @@ from typing import Any
 
 import orjson
 
-from kvagent.chat import text_of
+from kvagent.chat import calls_of, text_of
 from kvagent.fingerprint import meaning, normal_form
 from kvagent.head import HeadView
 from kvagent.ledger import Entry, Tree
@@ -72,8 +72,9 @@ def recognise(
     begin = start or Match(tree.root, [0], [])
     matches = _walk(tree, messages, raws, full, begin)
     if start is not None:
-        # Several forms from a known place on: rare enough to be looked at from the beginning.
-        return matches[0] if len(matches) == 1 else matches[0].back_to(tree.root)
+        # Several forms, or another's notes, are rare enough to be looked at from the beginning.
+        sure = len(matches) == 1 and not _foreign_since(start.tip, matches[0].tip, view)
+        return matches[0] if sure else matches[0].back_to(tree.root)
     if len(matches) == 1:
         return _own_part(tree, matches[0], messages, view, session)
     own = [_own_part(tree, match, messages, view, session) for match in matches]
@@ -199,9 +200,10 @@ def _own_part(
     if not evidence.answered and not _same_head(match.tip, view):
         return match.back_to(tree.root)  # begins with the same words, but under another head
     for entry in path:
-        if _bears_values(entry) and not _is_own(entry, view, session, evidence):
+        if _bears_values(entry) and not _is_own(tree, entry, view, session, evidence):
             assert entry.parent is not None
-            if evidence.answered and session == match.tip.session:
+            aside = entry.under(view.meanings) not in (None, entry)
+            if evidence.answered and not aside and session == match.tip.session:
                 match.doubted = match.tip
             return match.back_to(entry.parent)
     return match
@@ -258,16 +260,18 @@ def is_kin(message: Mapping[str, Any], generated: Mapping[str, Any]) -> bool:
 
 
 def _same_call(message: Mapping[str, Any], generated: Mapping[str, Any]) -> bool:
-    ids = {call.get("id") for call in generated.get("tool_calls") or () if call.get("id")}
-    return any(call.get("id") in ids for call in message.get("tool_calls") or ())
+    ids = [call["id"] for call in calls_of(generated) if call.get("id")]
+    return any(call.get("id") in ids for call in calls_of(message))
 
 
 def _functions(message: Mapping[str, Any]) -> list[Any]:
     """What a message calls, whatever ids its calls have."""
-    return [call.get("function") for call in normal_form(message).get("tool_calls") or ()]
+    return [call.get("function") for call in calls_of(normal_form(message))]
 
 
-def _is_own(entry: Entry, view: HeadView, session: str | None, evidence: _Evidence) -> bool:
+def _is_own(
+    tree: Tree, entry: Entry, view: HeadView, session: str | None, evidence: _Evidence
+) -> bool:
     if entry.head is not None and entry.head.meanings != view.meanings:
         # A note of a side call is not this conversation's; one of the head it had before is.
         aside = entry.under(view.meanings) is not None
@@ -281,19 +285,35 @@ def _is_own(entry: Entry, view: HeadView, session: str | None, evidence: _Eviden
     if not evidence.answered:
         return False
     # A clock of another conversation would do no harm; an id or a name must not get there.
-    return evidence.unique or all(view.places[place].at_sight for place in differing)
+    private = {place for place in differing if view.places[place].private}
+    if evidence.unique or not private:
+        return True
+    # Where conversations were told apart by it, a value that changed within one is not believed.
+    return private.isdisjoint(tree.slots(view.skeleton, view.values).apart)
 
 
 def _differing(entry: Entry, view: HeadView) -> list[int]:
     """The places whose value is another now than it was told up to an entry."""
-    return [place for place, value in enumerate(view.values) if entry.told.get(place) != value]
+    told = entry.told
+    return [place for place, value in enumerate(view.values) if told.get(place, value) != value]
+
+
+def _foreign_since(start: Entry, tip: Entry, view: HeadView) -> bool:
+    """Whether a message behind ``start`` may hold values of another conversation or head."""
+    entry = tip
+    while entry is not start and entry.parent is not None:
+        other = entry.head is not None and entry.head.meanings != view.meanings
+        if entry.noted if other else _bears_values(entry) and _differing(entry, view):
+            return True
+        entry = entry.parent
+    return False
 
 
 def _was_told(match: Match, messages: Sequence[Mapping[str, Any]], view: HeadView) -> bool:
     """Whether a conversation knows this request's ids and names, and goes on as it was answered."""
     tip, following = match.tip, _following(match, messages)
     told_at = tip.under(view.meanings)
-    if told_at is None or any(not view.places[at].at_sight for at in _differing(told_at, view)):
+    if told_at is None or any(view.places[at].private for at in _differing(told_at, view)):
         return False
     if following is None or following["role"] != "assistant" or not tip.replies:
         return True

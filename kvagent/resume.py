@@ -19,9 +19,8 @@ from kvagent.recognise import is_kin
 # Unescaped quotes: no text that somebody writes can hold this.
 _MESSAGES = b'"messages":['
 
-# Bodies kept to compare with: so many conversations in turn, and so much memory.
+# Bodies kept to compare with: so many conversations in turn.
 _RECORDS = 128
-_BYTES = 64 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -69,9 +68,10 @@ class Resumable:
 
 
 class Resumables:
-    """The bodies answered lately, the most recent last."""
+    """The bodies answered lately, the most recent last, within ``max_bytes`` of memory."""
 
-    def __init__(self) -> None:
+    def __init__(self, max_bytes: int) -> None:
+        self._max_bytes = max_bytes
         self._records: OrderedDict[int, Resumable] = OrderedDict()
         self._size = 0
         self._lock = Lock()
@@ -94,7 +94,7 @@ class Resumables:
             self._size += len(record.came) + len(record.went)
             if instead_of is not None:
                 self._drop(id(instead_of))
-            while len(self._records) > _RECORDS or self._size > _BYTES:
+            while len(self._records) > _RECORDS or self._size > self._max_bytes:
                 self._drop(next(iter(self._records)))
 
     def _drop(self, name: int) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 
 import orjson
 
-from kvagent.chat import text_of
+from kvagent.chat import calls_of, text_of
 from kvagent.events import Cause, PrefixBroken
 from kvagent.fingerprint import identity, normal_form
 from kvagent.ledger import Entry, Head, Told
@@ -197,10 +197,14 @@ def _reply_changed(turn: Turn) -> bool:
 
 def _extends(message: Mapping[str, Any], generated: Mapping[str, Any]) -> bool:
     """Whether the message only adds to what was generated."""
-    calls = normal_form(message).get("tool_calls") or []
-    made = normal_form(generated).get("tool_calls") or []
+    calls, made = _calls(message), _calls(generated)
     added = text_of(message).startswith(text_of(generated).rstrip())
     return added and (not made or calls[: len(made)] == made)
+
+
+def _calls(message: Mapping[str, Any]) -> list[bytes]:
+    calls = calls_of(normal_form(message))
+    return [orjson.dumps(call, option=orjson.OPT_SORT_KEYS) for call in calls]
 
 
 def _stands_behind(entry: Entry, past: Entry) -> bool:

@@ -20,6 +20,8 @@ MARK_OPEN, MARK_CLOSE = "<volatile>", "</volatile>"
 
 # A note repeats the line that holds the value, or so much of a long line around it.
 _NOTE_CHARS = 160
+_AROUND = 80
+_SENTENCE = re.compile(r"(?<=[.!?;]) ")
 
 _MONTH = (
     r"(?:Jan(?:uary)?|Feb(?:ruary)?|Mar(?:ch)?|Apr(?:il)?|May|June?|July?|Aug(?:ust)?"
@@ -92,6 +94,11 @@ _BARE = re.compile(
 )
 
 
+_DECORATION = "#*_-=<>[]: \t\r"
+_HOUR = re.compile(r"\d[:h]\d\d")
+# A label may be the heading of a section, or a tag, and the clock the line below it.
+_HEADING = re.compile(rf"\W{{0,6}}(?i:(?:the\s+)?(?:{_LABEL}|date|time))\W{{0,4}}")
+_ALONE = (re.compile(rf"^\W{{0,4}}(?P<value>{_MOMENT})"), ("value",), True)
 _KNOWN = (
     (_ATTRIBUTION, ("value",), True),
     (_CLOCK, ("value",), True),
@@ -119,6 +126,8 @@ class Span:
     end: int
     at_sight: bool
     """Whether it is known for volatile without having been seen to change."""
+    private: bool
+    """Whether it may tell who or what it is about: anything but the time of day."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +136,10 @@ class Line:
 
     text: str
     spans: tuple[Span, ...]
+    label: str = ""
+    """What the line above says, where it is the heading of a clock."""
+    heading: str = ""
+    """The label that this line is for the next one."""
 
     @property
     def values(self) -> tuple[str, ...]:
@@ -148,15 +161,26 @@ class Line:
 
     def note(self, places: set[int]) -> str:
         """The line, or what of a long one stands around the values at ``places``."""
-        spans = [self.spans[place] for place in sorted(places)]
-        start, end = spans[0].start, spans[-1].end
-        room = max(0, _NOTE_CHARS - (end - start)) // 2
+        groups: list[list[Span]] = []
+        for span in (self.spans[place] for place in sorted(places)):
+            if groups and span.end - groups[-1][0].start <= _NOTE_CHARS:
+                groups[-1].append(span)
+            else:
+                groups.append([span])
+        said = " … ".join(self._around(group[0].start, group[-1].end) for group in groups)
+        return f"{self.label}: {said}" if self.label else said
+
+    def _around(self, start: int, end: int) -> str:
+        room = max(_NOTE_CHARS - (end - start), _AROUND) // 2
         left, right = max(0, start - room), min(len(self.text), end + room)
         before, after = self.text[left:start], self.text[end:right]
-        if left > 0:  # begin with a whole word, a sentence where one begins
-            before = re.split(r"(?<=[.!?;]) ", before)[-1].split(" ", 1)[-1]
+        # Begin and end with a sentence where one does within this room, else with a whole word.
+        if left > 0:
+            *_, before = (
+                _SENTENCE.split(before) if _SENTENCE.search(before) else before.split(" ", 1)
+            )
         if right < len(self.text):
-            after = re.split(r"(?<=[.!?;]) ", after)[0].rsplit(" ", 1)[0]
+            after, *_ = _SENTENCE.split(after) if _SENTENCE.search(after) else after.rsplit(" ", 1)
         return (before + self.text[start:end] + after).strip()
 
 
@@ -170,20 +194,30 @@ class Reader:
 
     def lines(self, text: str) -> list[Line]:
         """The text's lines; joined by newlines they are the text again."""
-        return [self.line(line) for line in text.split("\n")]
+        lines: list[Line] = []
+        label = ""
+        for each in text.split("\n"):
+            line = self.line(each, label)
+            lines.append(line)
+            label = line.heading or ("" if each.strip() else label)
+        return lines
 
-    def _line(self, text: str) -> Line:
+    def _line(self, text: str, label: str = "") -> Line:
         spans: list[Span] = []
         taken = bytearray(len(text))
-        for pattern, names, at_sight in self._patterns:
+        patterns = (_ALONE, *self._patterns) if label else self._patterns
+        for pattern, names, at_sight in patterns:
             for match in pattern.finditer(text):
-                start, end = match.span(_value_group(match, names))
+                group = _value_group(match, names)
+                start, end = match.span(group)
                 # An empty text may be marked: what will stand there changes as well.
                 if 0 <= start <= end and taken.find(1, start, end) < 0:
                     taken[start:end] = b"\1" * (end - start)
-                    spans.append(Span(start, end, at_sight))
+                    clock = at_sight or (group == 0 and _HOUR.search(match[0]) is not None)
+                    spans.append(Span(start, end, at_sight, private=not clock))
         spans.sort(key=lambda span: span.start)
-        return Line(text, tuple(spans))
+        heading = text.strip(_DECORATION) if not spans and _HEADING.fullmatch(text) else ""
+        return Line(text, tuple(spans), label, heading)
 
 
 def _value_group(match: re.Match[str], names: Sequence[str]) -> str | int:

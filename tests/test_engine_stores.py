@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import itertools
 import json
 import logging
 import os
@@ -9,7 +11,6 @@ import sqlite3
 import subprocess
 import sys
 import tempfile
-import tracemalloc
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -29,7 +30,7 @@ from kvagent import (
     WindowFilling,
     session,
 )
-from kvagent.ledger import Entry, Ledger
+from kvagent.ledger import Entry, Head, Ledger, Tree
 from kvagent.stores.sqlite import SQLiteStore
 from tests.strategies import (
     Agent,
@@ -149,8 +150,12 @@ def test_the_head_stays_pinned(path: Path) -> None:
     before, after = wire(path), wire(path)
     before.send([head, HELLO], say("assistant", "I will look."), tools=tools)
     after.send(
-        [{"content": "You are careful.", "role": "system"}, HELLO, say("assistant", "I will look.")]
-        + [say("user", "Go on.")],
+        [
+            {"content": "You are careful.", "role": "system"},
+            HELLO,
+            say("assistant", "I will look."),
+            say("user", "Go on."),
+        ],
         tools=tools[::-1],
     )
     assert kept(before.bodies[0], after.bodies[0])
@@ -167,7 +172,7 @@ def test_a_note_is_told_once(path: Path) -> None:
         process.send([system(f"You are careful.\n{time}"), *history], say("assistant", "ok"))
         bodies += process.bodies
         history += [say("assistant", "ok"), say("user", f"next {number}")]
-    assert all(kept(*pair) for pair in zip(bodies, bodies[1:], strict=False))
+    assert all(kept(*pair) for pair in itertools.pairwise(bodies))
     notes = [json.dumps(m).count("[note]") for m in bodies[-1]["messages"]]
     assert notes == [0, 1, 0, 0, 0, 1, 0, 0, 0, 1]
 
@@ -415,7 +420,9 @@ def entries(ledger: Ledger) -> Iterator[Entry]:
 
 
 def weight(engine: Engine) -> int:
-    return sum(entry.weight for entry in entries(engine.ledger))
+    kept = list(entries(engine.ledger))
+    heads = {id(entry.head): entry.head.weight for entry in kept if entry.head}
+    return sum(entry.weight for entry in kept) + sum(heads.values())
 
 
 @rule
@@ -442,21 +449,30 @@ def test_little_memory_costs_nothing_with_a_store(exchanges: list[Exchange]) -> 
     assert sent == play(exchanges, Engine(policy()))
 
 
-def test_ten_thousand_conversations_need_no_more_memory_than_the_first_thousand() -> None:
-    limit = 2 << 20
+def test_ten_thousand_conversations_are_not_all_remembered() -> None:
+    limit = 1 << 20
     used = Engine(Policy(probe=False, memory_bytes=limit, evict=None))
-    turns = Wire(used)
-    tracemalloc.start()
-    try:
-        for number in range(10_000):
-            messages = [system(f"You are agent {number}."), say("user", f"question {number} " * 20)]
-            turns.send(messages, say("assistant", "answer " * 20))
-            turns.bodies.clear(), turns.raws.clear(), turns.events.clear()
-            if number == 1_000:
-                early = tracemalloc.get_traced_memory()[0]
-        late = tracemalloc.get_traced_memory()[0]
-    finally:
-        tracemalloc.stop()
+    for number in range(10_000):
+        body = {
+            "messages": [system(f"You are agent {number % 500}."), say("user", f"hello {number}")]
+        }
+        used.rewrite(json.dumps(body).encode())
+        if number % 10 == 0:  # with a name that belongs to a customer
+            with session("s", namespace=f"tenant {number}"):
+                used.rewrite(json.dumps(body).encode())
     assert used.ledger.size <= limit
     assert weight(used) == used.ledger.size
-    assert late < early + limit / 4
+    gc.collect()
+    alive = [type(thing) for thing in gc.get_objects()]
+    assert alive.count(Entry) < 2_000
+    assert alive.count(Tree) < 500
+    assert alive.count(Head) < 1_000
+
+
+def test_bodies_to_go_on_from_are_part_of_the_memory() -> None:
+    used = Engine(Policy(probe=False, memory_bytes=1 << 20, evict=None))
+    for number in range(100):
+        body = {"messages": [say("user", f"{number} " * 10_000)]}
+        used.rewrite(json.dumps(body, separators=(",", ":")).encode())
+    kept = sum(len(r.came) + len(r.went) for r in used._resumables._records.values())
+    assert 0 < kept == used._resumables._size <= 1 << 18

@@ -11,7 +11,7 @@ from typing import Any
 
 import orjson
 
-from kvagent.chat import texts_of
+from kvagent.chat import calls_of, texts_of
 from kvagent.shorten import shorten
 from kvagent.stages.turn import Edit, Fresh, Turn
 
@@ -92,8 +92,8 @@ def _call_of(turn: Turn, fresh: Fresh) -> Mapping[str, Any]:
     """The function that a result answers, with its arguments; empty where it is not found."""
     wanted = fresh.incoming.get("tool_call_id")
     for message in reversed(turn.messages[: fresh.index]):
-        for call in message.get("tool_calls") or ():
-            if isinstance(call, dict) and call.get("id") == wanted:
+        for call in calls_of(message):
+            if call.get("id") == wanted:
                 function = call.get("function")
                 return function if isinstance(function, dict) else {}
     return {}

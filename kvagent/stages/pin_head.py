@@ -85,7 +85,7 @@ def _hidden(turn: Turn) -> frozenset[int]:
     differing = frozenset(
         place for place, value in enumerate(view.values) if value != slots.first[place]
     )
-    turn.tree.mark_changing(view.skeleton, slots, differing)
+    turn.tree.mark_changing(view.skeleton, slots, differing, apart=True)
     at_sight = frozenset(number for number, place in enumerate(view.places) if place.at_sight)
     return at_sight | slots.changing
 

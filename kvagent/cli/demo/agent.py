@@ -25,6 +25,17 @@ STOP = "\n<tool_call>"
 """Where the model begins a call, the script goes on: it knows the call to make."""
 
 
+VARIED = {
+    "frequency_penalty": 0.3,
+    "dry_multiplier": 1.5,
+    "dry_base": 1.75,
+    "dry_allowed_length": 3,
+    "dry_penalty_last_n": 8192,
+}
+"""llama.cpp's sampler against repetition: so small a model would say the same sentence in every turn. A strong penalty
+on single tokens would do it too, but makes the model spell words in ways that cost the prefix when they come back."""
+
+
 class ReplyError(Exception):
     """The server's answer lacks a figure that the demo is about."""
 
@@ -137,7 +148,6 @@ class Agent:
             "tools": definitions,
             "temperature": 0,
             "max_tokens": self._max_tokens,
-            "frequency_penalty": 0.5,  # so small a model would say the same sentence in every turn
             "stop": [STOP],
             "stream": True,
             "stream_options": {"include_usage": True},
@@ -148,7 +158,7 @@ class Agent:
         start = time.perf_counter()
         first: float | None = None
         text, finish, last = "", None, None
-        for chunk in self._client.chat.completions.create(**body):
+        for chunk in self._client.chat.completions.create(**body, extra_body=VARIED):
             last = chunk
             for choice in chunk.choices:
                 if choice.delta.content:
@@ -166,7 +176,7 @@ class Agent:
             message = {"role": "assistant", "content": text}
             reply["object"] = "chat.completion"
             reply["choices"] = [{"index": 0, "message": message, "finish_reason": finish}]
-            self._record(body, reply)
+            self._record({**body, **VARIED}, reply)
         turn = Turn(
             label=step.label,
             prompt_tokens=usage.prompt_tokens,

@@ -16,6 +16,8 @@ from kvagent.cli.demo.agent import Turn
 MAX_BAR = 48
 """Characters of the longest bar. Wider shows no more."""
 
+LEGEND = "TTFT: seconds to the first token, * the median"
+
 
 def floor_tokens(turns: Sequence[Turn]) -> int:
     """The least that a run with these turns can make the server prefill.
@@ -47,7 +49,7 @@ def as_json(runs: Mapping[str, Sequence[Turn]]) -> dict[str, Any]:
 
 def render(runs: Mapping[str, Sequence[Turn]], console: Console) -> RenderableType:
     """The table, the chart and what they come to, for a console of 80 columns or more."""
-    return Group(_table(runs), "", _chart(runs, console), "", _summary(runs))
+    return Group(_table(runs), LEGEND, "", _chart(runs, console), "", _summary(runs))
 
 
 def _table(runs: Mapping[str, Sequence[Turn]]) -> Table:
@@ -69,7 +71,7 @@ def _table(runs: Mapping[str, Sequence[Turn]]) -> Table:
                 ("prompt", f"{sums['prompt_tokens']:,}", None),
                 ("cached", f"{sums['cached_tokens']:,}", "green"),
                 ("prefilled", f"{sums['prefilled_tokens']:,}", "bold red"),
-                ("TTFT", f"{sums['ttft_s_median']:.2f}*", None),
+                ("TTFT", f"{_seconds(sums['ttft_s_median'])}*", None),
             )
         ):
             group = name if index == 0 else ""
@@ -79,8 +81,6 @@ def _table(runs: Mapping[str, Sequence[Turn]]) -> Table:
     for number, turn in enumerate(some, 1):
         cells = [cell for turns in runs.values() for cell in _cells(turns[number - 1])]
         table.add_row(str(number), turn.label, *cells)
-    table.caption = "TTFT: seconds to the first token   *: the median"
-    table.caption_justify = "left"
     return table
 
 
@@ -89,8 +89,12 @@ def _cells(turn: Turn) -> tuple[str, str, str, str]:
         f"{turn.prompt_tokens:,}",
         f"{turn.cached_tokens:,}",
         f"{turn.prefilled_tokens:,}",
-        f"{turn.ttft_s:.2f}",
+        _seconds(turn.ttft_s),
     )
+
+
+def _seconds(value: float) -> str:
+    return f"{value:.2f}" if value < 100 else f"{value:.1f}"
 
 
 def _chart(runs: Mapping[str, Sequence[Turn]], console: Console) -> Table:
@@ -113,9 +117,9 @@ def _chart(runs: Mapping[str, Sequence[Turn]], console: Console) -> Table:
         bars: list[Text] = []
         for turn in row:
             full = round(width * turn.prompt_tokens / longest)
-            # What was prefilled stays visible: at least one character.
-            hot = min(full, max(1, round(width * turn.prefilled_tokens / longest)))
-            bars.append(Text.assemble((cached * (full - hot), "green"), (prefilled * hot, "red")))
+            # Some tokens are always prefilled, so at least one character says so.
+            cold = max(0, min(full - 1, int(width * turn.cached_tokens / longest)))
+            bars.append(Text.assemble((cached * cold, "green"), (prefilled * (full - cold), "red")))
         chart.add_row(str(number), *bars)
     return chart
 
@@ -131,10 +135,11 @@ def _summary(runs: Mapping[str, Sequence[Turn]]) -> Text:
             f" {hit:.0%} from the cache\n"
         )
     name, turns = list(runs.items())[-1]
-    floor = floor_tokens(turns)
-    ratio = totals(turns)["prefilled_tokens"] / floor
+    cost, floor = totals(turns)["prefilled_tokens"], floor_tokens(turns)
+    if len(runs) > 1:
+        raw = totals(next(iter(runs.values())))["prefilled_tokens"]
+        text.append(f"{'saved':<8}", "bold")
+        text.append(f"{raw - cost:>7,} tokens of prefill, {1 - cost / raw:.0%} of it\n")
     text.append(f"{'floor':<8}", "bold")
-    text.append(
-        f"{floor:>7,} is the least that {name}'s prompts need; it took {ratio:.3f} times that"
-    )
+    text.append(f"{floor:>7,} is the least possible; {name} took {cost / floor:.3f} times that")
     return text

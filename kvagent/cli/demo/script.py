@@ -56,7 +56,7 @@ def steps(root: Path) -> list[Step]:
     tools, server = f"{demo}/tools.py", f"{demo}/server.py"
     # Prose first: it has the most characters a token, and the result must fit in a small window. It comes last
     # because without kvagent the server computes all of it again in each turn that follows.
-    everything = f"LICENSE README.md {package}/*.py {package}/*/*.py"
+    everything = f"LICENSE {package}/*.py {package}/*/*.py"
     return [
         Step("What is the file tools.py for?", (_read(tools, 1, 5),)),
         Step(),
@@ -71,7 +71,7 @@ def steps(root: Path) -> list[Step]:
         Step(),
         Step("Is there anything left to do in it?", (_grep("# TODO|# FIXME", demo, 4),)),
         Step(),
-        Step("Now read all that is written.", (Call("read_file", {"path": everything}),)),
+        Step("Now read the licence and the code.", (Call("read_file", {"path": everything}),)),
         Step(),
     ]
 

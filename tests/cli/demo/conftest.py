@@ -26,7 +26,8 @@ class FakeClient:
         return cast("OpenAI", self)
 
     def _create(self, **body: Any) -> Iterator[Any]:
-        self.bodies.append(copy.deepcopy(body))
+        extra = body.pop("extra_body")  # the SDK merges it in
+        self.bodies.append(copy.deepcopy({**body, **extra}))
         number = len(self.bodies)
         for text in ("Reply", f" {number}."):
             choice = SimpleNamespace(delta=SimpleNamespace(content=text), finish_reason=None)

@@ -15,7 +15,7 @@ from kvagent.cli.demo.report import as_json, floor_tokens, render
 def some_turns(factor: int = 1) -> list[Turn]:
     labels = [step.label for step in script.steps(tools.find_root())]
     return [
-        Turn(label, 500 * number, 100 * (number - 1) * factor, 40, 12.345)
+        Turn(label, 500 * number, 100 * (number - 1) * factor, 40, 123.456)
         for number, label in enumerate(labels, 1)
     ]
 
@@ -28,7 +28,7 @@ def test_the_report_has_the_sums() -> None:
             "prompt_tokens": 39_000,
             "cached_tokens": 6_600,
             "prefilled_tokens": 32_400,
-            "ttft_s_median": 12.345,
+            "ttft_s_median": 123.456,
         }
         for name in ("raw", "kvagent")
     } | {"floor_tokens": 6_000 - 11 * 40}
