@@ -221,6 +221,18 @@ class Tree:
             return self._load(parent, meaning, known)
         return known
 
+    def answered_with(self, entries: tuple[Entry, ...], reply: bytes) -> tuple[Entry, ...]:
+        """``entries``, or the forms in which other processes sent them, if those got this reply."""
+        if not self.store.durable or _got(entries, reply):
+            return entries
+        for entry in entries:
+            if entry.parent is not None:
+                siblings = entry.parent.children.get(entry.meaning, ())
+                forms = _got(self._load(entry.parent, entry.meaning, siblings), reply)
+                if forms:
+                    return forms
+        return entries
+
     def followers(self, parent: Entry) -> list[tuple[Entry, ...]]:
         """The entries known for whatever came after ``parent``, message by message."""
         if self.store.durable:
@@ -295,7 +307,10 @@ class Tree:
         """Take an entry without children out of the tree."""
         parent = entry.parent
         assert parent is not None
-        rest = tuple(e for e in parent.children.get(entry.meaning, ()) if e is not entry)
+        siblings = parent.children.get(entry.meaning, ())
+        if entry not in siblings:
+            return
+        rest = tuple(e for e in siblings if e is not entry)
         if rest:
             parent.children[entry.meaning] = rest
             parent.thinned = True
@@ -369,16 +384,16 @@ class Tree:
             if not known:
                 self._load_replies(parent, meaning)
             return known
-        loaded = [self._read(parent, meaning, record) for record in records]
+        read = [self._read(parent, meaning, record) for record in records]
         with self.ledger.lock:
+            there = parent.children.get(meaning, ())
+            keys = {entry.key for entry in there}
+            loaded = [entry for entry in read if entry is not None and entry.key not in keys]
             for entry in loaded:
-                there = parent.children.get(meaning, ())
-                if entry is not None and all(entry.key != other.key for other in there):
-                    self._attach(entry)
-            found = parent.children.get(meaning, ())
-            for entry in found:  # where memory is short, it forgets even these
+                self._attach(entry)
+            for entry in loaded:  # where memory is short, the last of them push out the first
                 self.ledger.touch(self, entry)
-        return found
+        return (*there, *loaded)
 
     def _load_replies(self, entry: Entry, meaning: bytes) -> None:
         """Look for what other processes were answered, if this reply is none of those known."""
@@ -507,6 +522,11 @@ class _Held:
 def _copy(raw: bytes) -> bytes:
     """Bytes that take no more memory than they say; those that orjson made keep 4 KiB at least."""
     return bytes(memoryview(raw))
+
+
+def _got(entries: Iterable[Entry], reply: bytes) -> tuple[Entry, ...]:
+    """Those that were answered with a reply of this meaning."""
+    return tuple(e for e in entries if any(known.meaning == reply for known in e.replies))
 
 
 def _told_before(tip: Entry, head: Head, told: Told) -> Told:
