@@ -34,6 +34,8 @@ _ALIASES = 4
 # What an entry weighs beside its bytes: the object, its dicts, and keys.
 _ENTRY_BYTES = 700
 _SLOTS = 4096
+# How many forms of one message are read from a store, the newest ones.
+_FORMS = 256
 # How many answers to one request are kept, the newest ones.
 _REPLIES = 8
 # How many of the messages that came after one are read from a store, the newest ones.
@@ -141,7 +143,7 @@ class Entry:
     aliases: dict[bytes, bytes] = field(default_factory=dict)
     """Meaning by identity, for the forms in which children came lately."""
     thinned: bool = False
-    """Whether children were forgotten of which others with the same meaning stay."""
+    """Whether it may have had more children with the same meaning than it has now."""
 
     def path(self) -> list[Entry]:
         """The entries from the first message to this one."""
@@ -310,6 +312,7 @@ class Tree:
         siblings = parent.children.get(entry.meaning, ())
         if entry not in siblings:
             return
+        entry.thinned = True  # should it be attached again, then without its children
         rest = tuple(e for e in siblings if e is not entry)
         if rest:
             parent.children[entry.meaning] = rest
@@ -384,7 +387,9 @@ class Tree:
             if not known:
                 self._load_replies(parent, meaning)
             return known
-        read = [self._read(parent, meaning, record) for record in records]
+        known = parent.children.get(meaning, ())
+        keys = {entry.key for entry in known}
+        read = [self._read(parent, meaning, record, keys) for record in records[-_FORMS:]]
         with self.ledger.lock:
             there = parent.children.get(meaning, ())
             keys = {entry.key for entry in there}
@@ -393,7 +398,7 @@ class Tree:
                 self._attach(entry)
             for entry in loaded:  # where memory is short, the last of them push out the first
                 self.ledger.touch(self, entry)
-        return (*there, *loaded)
+        return tuple(dict.fromkeys((*known, *there, *loaded)))
 
     def _load_replies(self, entry: Entry, meaning: bytes) -> None:
         """Look for what other processes were answered, if this reply is none of those known."""
@@ -403,20 +408,26 @@ class Tree:
         if len(records) > len(entry.replies):
             entry.replies = _read_replies(records)
 
-    def _read(self, parent: Entry, meaning: bytes, record: bytes) -> Entry | None:
+    def _read(
+        self, parent: Entry, meaning: bytes, record: bytes, known: Collection[bytes]
+    ) -> Entry | None:
+        """The entry of a record, unless its key is known or it cannot be read."""
         try:
-            return self._entry(parent, meaning, orjson.loads(record))
+            data = orjson.loads(record)
+            head = bytes.fromhex(data["head"])
+            key = digest(parent.key, meaning, data["sent"].encode(), head)
+            return None if key in known else self._entry(parent, meaning, data, key, head)
         except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
             logger.debug("an entry in the store cannot be read; it is left out", exc_info=True)
             return None
 
-    def _entry(self, parent: Entry, meaning: bytes, data: Mapping[str, Any]) -> Entry | None:
-        heads = self.store.get(self.namespace, b"head:" + bytes.fromhex(data["head"]))
+    def _entry(
+        self, parent: Entry, meaning: bytes, data: Mapping[str, Any], key: bytes, head: bytes
+    ) -> Entry | None:
+        heads = self.store.get(self.namespace, b"head:" + head)
         if not heads:
             return None
         sent = data["sent"].encode()
-        head = _read_head(heads[0])
-        key = digest(parent.key, meaning, sent, head.key)
         replies = self.store.get(self.namespace, b"reply:" + key)
         facts = self.store.get(self.namespace, b"facts:" + key)
         return Entry(
@@ -426,7 +437,7 @@ class Tree:
             role=data["role"],
             raw=data["raw"].encode() if "raw" in data else sent,
             sent=sent,
-            head=head,
+            head=_read_head(heads[0]),
             told={int(place): value for place, value in data["told"].items()},
             noted=data["noted"],
             session=data["session"],

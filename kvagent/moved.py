@@ -15,7 +15,7 @@ import orjson
 
 from kvagent.chat import text_of
 from kvagent.fingerprint import meaning
-from kvagent.ledger import Entry
+from kvagent.ledger import Entry, Tree
 from kvagent.volatile import NOTE
 
 NOTE_ROLES = ("user", "tool")
@@ -35,7 +35,7 @@ _NOTES = re.compile(r"\n+" + re.escape(NOTE))
 
 
 def held(
-    entries: Sequence[Entry], messages: Sequence[Mapping[str, Any]], at: int
+    tree: Tree, entries: Sequence[Entry], messages: Sequence[Mapping[str, Any]], at: int
 ) -> tuple[tuple[Entry, ...], int]:
     """What stood at ``at`` if the agent moved it, or a part of it, to a later message.
 
@@ -47,7 +47,7 @@ def held(
         return (), 0
     message = messages[at]
     for entry in entries:
-        for siblings in list(entry.children.values())[: -_SIBLINGS - 1 : -1]:
+        for siblings in tree.followers(entry)[: -_SIBLINGS - 1 : -1]:
             old = siblings[-1]
             if old.role in NOTE_ROLES and old.role == message["role"]:
                 if _text_moved(old, message, later):

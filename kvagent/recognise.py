@@ -113,7 +113,7 @@ def _walk(
     while at < end:
         found = _step(tree, entries, raws[at], messages[at])
         if not found and full:
-            found, taken = held(entries, messages, at)
+            found, taken = held(tree, entries, messages, at)
             if found and taken:
                 moved.append(offset + at)
             elif found:

@@ -494,3 +494,27 @@ def test_a_reply_with_odd_tool_calls_disturbs_nothing() -> None:
         wire.send(history, {"role": "assistant", "content": None, "tool_calls": calls})
         wire.send([*history, call("a"), result("a", "r")], say("assistant", "ok"))
     assert not wire.of(Bypassed)
+
+
+def test_observe_mode_sends_the_very_bytes() -> None:
+    """Whatever would have been done to them."""
+    wire = Wire(mode="observe")
+    history: list[Message] = [say("user", "One? <note>Mind the gap, please.</note>")]
+    tools = list(TOOLS)
+    for number in range(6):
+        dump = (compact, json.dumps)[number % 2]
+        head = say("system", f"You help {number // 4}. Current time: 04:1{number}")
+        body = {"messages": [head, *history], "tools": tools, "stop": [number]}
+        raw = dump(body).encode()
+        assert next(wire.engine.turn(raw)).body is raw
+        wire.send([head, *history], call(f"c{number}", "read", '{"a":1}'), tools=tools, dump=dump)
+        history[0] = say("user", "One?")
+        history += [
+            call(f"c{number}", "read", '{"a": 1}'),
+            result(f"c{number}", "A long line of a long result.\n" * 2_000),
+            say("user", "More? <note>Mind the gap, please.</note>"),
+        ]
+        tools.reverse()
+    stages = {event.stage for event in wire.of(Edited)}
+    assert stages == {"pin_head", "echo", "evict", "replay"}
+    assert not any(event.applied for event in wire.of(Edited))
