@@ -82,7 +82,9 @@ def measure(base_url: str, length: int, pairs: int, ticking: bool) -> dict[str, 
     for pair in range(pairs + 3):
         system = dict(messages[0])
         if ticking:
-            system["content"] = f"Current time: 12:{pair // 60:02d}:{pair % 60:02d}\n{system['content']}"
+            system["content"] = (
+                f"Current time: 12:{pair // 60:02d}:{pair % 60:02d}\n{system['content']}"
+            )
         request = [system, *messages[1:]]
         # Which of the two goes first alternates: the second finds warm caches.
         for which in (0, 1) if pair % 2 else (1, 0):
@@ -114,7 +116,9 @@ def main() -> int:
     report: dict[str, list[dict[str, float]]] = {}
     with null_server() as base_url:
         for name, ticking in (("stable", False), ("ticking", True)):
-            print(f"{name} head\n{'messages':>9} {'bare ms':>9} {'wrapped':>9} {'ratio':>7} {'added':>7}")
+            print(
+                f"{name} head\n{'messages':>9} {'bare ms':>9} {'wrapped':>9} {'ratio':>7} {'added':>7}"
+            )
             report[name] = []
             for length in LENGTHS:
                 pairs = options.pairs if length < 1_000 else max(8, options.pairs // 3)

@@ -35,8 +35,7 @@ def main() -> None:
 
     # Each branch keeps the very messages that were sent and adds its own.
     branches = [
-        [*history, {"role": "user", "content": f"Work out point {number}."}]
-        for number in (1, 2, 3)
+        [*history, {"role": "user", "content": f"Work out point {number}."}] for number in (1, 2, 3)
     ]
     with ThreadPoolExecutor(3) as pool:
         for answer in pool.map(ask, branches):

@@ -27,7 +27,8 @@ def main() -> None:
         system = (
             f"You look after build {build} of the product.\n"
             f"The weather at the office is {kvagent.volatile(weather)}.\n"
-            + "Answer in one sentence. " * 20
+            + "Answer in one sentence. "
+            * 20
         )
         history.append({"role": "user", "content": "Which build is it now?"})
         reply = client.chat.completions.create(

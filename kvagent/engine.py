@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from hashlib import blake2b
 from os import PathLike
 from threading import Lock
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from kvagent.backends import (
     PROMPT_KEYS,
@@ -26,18 +26,19 @@ from kvagent.backends import (
     probe,
     usage_of,
 )
-from kvagent.chat import ChatReply, ChatRequest, Doubt, calls_of, with_text_appended
+from kvagent.chat import ChatReply, ChatRequest, Doubt, with_text_appended
 from kvagent.events import Bypassed, Edited, Event, Overflowed, Part, PrefixBroken
 from kvagent.fingerprint import digest, identity, meaning
+from kvagent.form import Form, continued, resumable, written
 from kvagent.head import HeadReader, HeadView
-from kvagent.ledger import Entry, Facts, Ledger, Reply, Sent, Tree
+from kvagent.ledger import Facts, Ledger, Reply, Sent, Tree
 from kvagent.meter import Meter, part_of
 from kvagent.policy import Policy
 from kvagent.recognise import Match, recognise, reopened
-from kvagent.resume import Resumable, Resumables, split
-from kvagent.seal import head_break, message_break
+from kvagent.resume import Resumable, Resumables
+from kvagent.seal import check_pairs, head_break, message_break, repairs
 from kvagent.session import current_session
-from kvagent.stages import DEFAULT_STAGES, Edit, Fresh, Stage, Turn, echo, pin_head
+from kvagent.stages import DEFAULT_STAGES, Fresh, Stage, Turn, echo, pin_head
 from kvagent.stores import Store, open_store
 from kvagent.tokens import count_tokens
 from kvagent.volatile import NOTE
@@ -105,23 +106,13 @@ def _settle_nothing(reply: ChatReply, ttft_s: float | None) -> None:
     """For requests that kvagent let through."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Form:
-    """The body to be sent, and where its list of messages ends, and that of the one that came."""
-
-    body: bytes
-    came_end: int | None
-    went_end: int | None
-    changed: bool
-
-
 @dataclass(slots=True)
 class _Plan:
     """A request made ready, and what to keep of it once it is answered."""
 
     turn: Turn
     match: Match
-    form: _Form
+    form: Form
     conversation: str
     session: str | None
     namespace: str
@@ -197,7 +188,7 @@ class Engine:
         if answer.status >= 400:
             if answer.status == 503:  # still loading: it will say more of itself later
                 self._to_probe = self.policy.probe
-            self._refused(plan, answer)
+            self._tell_overflow(plan, answer.status, answer.error)
             return _settle_nothing
         for event in plan.events:
             self._emit(event)
@@ -292,6 +283,8 @@ class Engine:
             start = None
         tree = self.ledger.tree(namespace, request.model)
         raws = [identity(message) for message in request.fresh]
+        if before is not None and added[1:-1] != b",".join(raws):
+            return None  # written otherwise than the SDK does
         full = self.policy.mode != "safe"
         match = recognise(tree, request.fresh, raws, view, session, full=full, start=start)
         if full and self.policy.pin_head and _values_changed(match, view):
@@ -307,13 +300,13 @@ class Engine:
             if self._runs(stage):
                 stage(turn)
         self._attach_notes(turn)
-        _check_pairs(turn)
+        check_pairs(turn)
         if before is not None:
             if turn.head is not before.head and turn.head.name != before.head.name:
                 return None
-            form = _continued(before, raw, raws, turn)
+            form = continued(before, turn, raws)
         else:
-            form = _written(turn, raws)
+            form = written(turn, raws)
         return self._plan(turn, match, form, raws, session, namespace, before)
 
     def _turn(
@@ -372,7 +365,7 @@ class Engine:
         self,
         turn: Turn,
         match: Match,
-        form: _Form,
+        form: Form,
         raws: Sequence[bytes],
         session: str | None,
         namespace: str,
@@ -391,7 +384,7 @@ class Engine:
                 applied,
                 edit.detail,
             )
-            for edit in (*_repairs(turn, match, raws), *turn.edits)
+            for edit in (*repairs(turn, match, raws), *turn.edits)
         ]
         broken = head_break(turn, conversation) or message_break(turn, match, conversation)
         if broken is not None:
@@ -410,18 +403,11 @@ class Engine:
 
     # -- settling
 
-    def _refused(self, plan: _Plan, answer: Answer) -> None:
-        overflow = overflow_of(answer.status, answer.error)
+    def _tell_overflow(self, plan: _Plan, status: int, body: bytes | dict[str, Any]) -> None:
+        overflow = overflow_of(status, body)
         if overflow is not None:
-            self._emit(
-                Overflowed(
-                    plan.conversation,
-                    answer.status,
-                    overflow.prompt_tokens,
-                    overflow.at_least,
-                    overflow.window,
-                )
-            )
+            prompt, window = overflow.prompt_tokens, overflow.window
+            self._emit(Overflowed(plan.conversation, status, prompt, overflow.at_least, window))
 
     def _settle(self, plan: _Plan, reply: ChatReply, ttft_s: float | None) -> None:
         turn = plan.turn
@@ -430,17 +416,7 @@ class Engine:
             due = turn.past.facts is not None and not plan.broken
             self.server = learn(self.server, reply.counts, hit_due=due)
         if reply.error is not None:
-            overflow = overflow_of(200, {"error": reply.error})
-            if overflow is not None:
-                self._emit(
-                    Overflowed(
-                        plan.conversation,
-                        200,
-                        overflow.prompt_tokens,
-                        overflow.at_least,
-                        overflow.window,
-                    )
-                )
+            self._tell_overflow(plan, 200, {"error": reply.error})
         counted = usage.prompt_tokens is not None
         added: dict[Part, int] = {}
         total = turn.past.tokens
@@ -467,47 +443,15 @@ class Engine:
             sent[-1] = replace(sent[-1], tokens=usage.prompt_tokens)
         replies = [Reply.of(message) for message in reply.messages] if reply.complete else []
         tip = turn.tree.extend(turn.past, sent, turn.head, turn.told, plan.session, facts, replies)
-        self._keep_resumable(plan, tip)
+        record = resumable(plan.form, turn, plan.match, (plan.namespace, plan.session), tip)
+        if record is not None:
+            self._resumables.keep(record, instead_of=plan.before)
         for event in events:
             self._emit(event)
 
     def _tokens(self, part: Part, sent: bytes, counted: bool) -> int:
         """What a message weighs until the server's next count corrects it."""
         return self.meter.tokens(part, sent) if counted else count_tokens(sent.decode())
-
-    def _keep_resumable(self, plan: _Plan, tip: Entry) -> None:
-        turn, form = plan.turn, plan.form
-        if form.came_end is None or form.went_end is None or turn.request.raw is form.body:
-            went_end = form.came_end
-        else:
-            went_end = form.went_end
-        if form.came_end is None or went_end is None or tip is turn.tree.root:
-            return
-        raw, request = turn.request.raw, turn.request
-        came, rest = raw[: form.came_end], raw[form.came_end :]
-        depth = turn.past.depth
-        covered = request.known - request.head_size + len(request.fresh)
-        self._resumables.keep(
-            Resumable(
-                scope=(plan.namespace, plan.session),
-                came=came,
-                rest=rest,
-                went=form.body[:went_end] if form.changed else came,
-                went_rest=form.body[went_end:] if form.changed else rest,
-                body=request.body
-                if request.known > request.head_size
-                else {key: value for key, value in request.body.items() if key != "messages"},
-                view=turn.view,
-                head=turn.head,
-                tip=tip,
-                consumed=[
-                    *plan.match.consumed[: depth + 1],
-                    *range(covered - len(turn.tail) + 1, covered + 1),
-                ],
-                head_size=request.head_size,
-            ),
-            instead_of=plan.before,
-        )
 
     def _emit(self, event: Event) -> None:
         if self.on_event is None:
@@ -534,35 +478,6 @@ def _values_changed(match: Match, view: HeadView) -> bool:
     )
 
 
-def _written(turn: Turn, raws: Sequence[bytes]) -> _Form:
-    """The body with all its messages."""
-    request, view, head = turn.request, turn.view, turn.head
-    frozen = [entry.sent for entry in turn.past.path()]
-    sent = [*head.system, *frozen, *(fresh.sent for fresh in turn.tail)]
-    came = [*view.raws, *raws]
-    if sent == came and head.tools == view.tools:
-        end = split(request.raw, came)
-        return _Form(request.raw, end, end, changed=False)
-    tools = None if head.tools == view.tools else head.tools
-    body = request.rewritten(came, sent, tools)
-    return _Form(body, split(request.raw, came), split(body, sent), changed=True)
-
-
-def _continued(before: Resumable, raw: bytes, raws: Sequence[bytes], turn: Turn) -> _Form:
-    """The body that goes on from one that was sent."""
-    sent = [fresh.sent for fresh in turn.tail]
-    entry = turn.past
-    while entry is not before.tip:
-        assert entry.parent is not None
-        sent.insert(0, entry.sent)
-        entry = entry.parent
-    came_end = len(raw) - len(before.rest)
-    if before.went is before.came and sent == raws:
-        return _Form(raw, came_end, came_end, changed=False)
-    went = b",".join((before.went, *sent))
-    return _Form(went + before.went_rest, came_end, len(went), changed=True)
-
-
 def _name_of(turn: Turn) -> str:
     """The conversation's name: its first message as sent, under its head."""
     entry = turn.past
@@ -573,43 +488,3 @@ def _name_of(turn: Turn) -> str:
         entry = entry.parent
         assert entry.parent is not None
     return "c" + entry.key.hex()[:12]
-
-
-def _repairs(turn: Turn, match: Match, raws: Sequence[bytes]) -> list[Edit]:
-    """Messages that came back in another form than they were sent, and are replayed."""
-    head_size = turn.request.head_size
-    known = turn.request.known - head_size
-    differing: list[tuple[int, Entry]] = []
-    moved: list[tuple[int, Entry]] = []
-    entry = turn.past
-    while entry.parent is not None and (at := match.consumed[entry.depth - 1]) >= known:
-        if at in match.moved or match.consumed[entry.depth] == at:
-            moved.append((at, entry))
-        elif entry.sent != raws[at - known] and entry.raw != raws[at - known]:
-            differing.append((at, entry))
-        entry = entry.parent
-    edits: list[Edit] = []
-    for cause, found in (("text_moved", moved), ("message_reserialised", differing)):
-        if found:
-            at, first = found[-1]
-            assert first.parent is not None
-            saved = turn.past.tokens - first.parent.tokens
-            edits.append(Edit("replay", cause, head_size + at, len(found), saved))
-    return edits
-
-
-def _check_pairs(turn: Turn) -> None:
-    """A stage may change texts, never who says what, or which call is answered."""
-    for fresh in turn.tail:
-        if fresh.message is fresh.incoming:
-            continue
-        if fresh.message.get("role") != fresh.incoming.get("role") or fresh.message.get(
-            "tool_call_id"
-        ) != fresh.incoming.get("tool_call_id"):
-            raise Doubt(f"a stage changed role or tool_call_id of message {fresh.index}")
-        if _call_ids(fresh) != _call_ids(fresh, incoming=True):
-            raise Doubt(f"a stage changed the tool calls of message {fresh.index}")
-
-
-def _call_ids(fresh: Fresh, incoming: bool = False) -> list[object]:
-    return [call.get("id") for call in calls_of(fresh.incoming if incoming else fresh.message)]

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections import OrderedDict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from threading import Lock
@@ -144,6 +144,8 @@ class Entry:
     """Meaning by identity, for the forms in which children came lately."""
     thinned: bool = False
     """Whether it may have had more children with the same meaning than it has now."""
+    stored: bool = False
+    """Whether it lies in the durable store."""
 
     def path(self) -> list[Entry]:
         """The entries from the first message to this one."""
@@ -262,6 +264,7 @@ class Tree:
             for at, message in enumerate(messages):
                 so_far = told if at >= bearer else before
                 entry = self._child(entry, message, head, so_far, session, records)
+            entry = self._attach(entry)  # it may have been forgotten since it was looked up
             if entry is self.root:
                 return entry
             entry.facts = facts
@@ -271,10 +274,11 @@ class Tree:
                     entry.replies = (*entry.replies, reply)[-_REPLIES:]
                     self.answered[reply.meaning] = entry
                     records.append((b"reply:" + entry.key, orjson.dumps(reply.message)))
-            self._attach(entry)  # it may have been forgotten since it was looked up
             self.ledger.touch(self, entry)
         if self.store.durable and records:
             self.store.batch(self.namespace, records)
+            for known in _unstored(entry):
+                known.stored = True
         return entry
 
     def slots(self, skeleton: bytes, values: tuple[str, ...]) -> Slots:
@@ -359,7 +363,7 @@ class Tree:
             depth=parent.depth + 1,
             tokens=message.tokens,
         )
-        self._attach(entry)
+        entry = self._attach(entry)
         if self.store.durable:
             head_key = head.key
             place = b"entry:" + link(parent.key, message.meaning)
@@ -368,22 +372,34 @@ class Tree:
             records.append((b"next:" + parent.key, message.meaning))
         return entry
 
-    def _attach(self, entry: Entry) -> None:
-        """Put an entry into the tree, and those before it that were forgotten meanwhile."""
-        while entry.parent is not None:
-            siblings = entry.parent.children.get(entry.meaning, ())
-            if entry in siblings:
-                return
-            entry.parent.children[entry.meaning] = (*siblings, entry)
-            self.newest[entry.meaning] = entry
-            self.answered.update((reply.meaning, entry) for reply in entry.replies)
-            self.ledger.size += entry.weight
-            entry.head = self.ledger.hold(entry.head)
+    def _attach(self, entry: Entry) -> Entry:
+        """Put an entry into the tree, and those before it that were forgotten meanwhile.
+
+        Returns the entry that stands there: one of them may have been read again from the store.
+        """
+        missing: list[Entry] = []
+        while entry.parent is not None and not _is_attached(entry):
+            missing.append(entry)
             entry = entry.parent
+        for below in reversed(missing):
+            siblings = entry.children.get(below.meaning, ())
+            for twin in siblings:
+                if twin.key == below.key and twin.session == below.session:
+                    entry = twin
+                    break
+            else:
+                below.parent = entry
+                below.head = self.ledger.hold(below.head)
+                entry.children[below.meaning] = (*siblings, below)
+                self.newest[below.meaning] = below
+                self.answered.update((reply.meaning, below) for reply in below.replies)
+                self.ledger.size += below.weight
+                entry = below
+        return entry
 
     def _load(self, parent: Entry, meaning: bytes, known: tuple[Entry, ...]) -> tuple[Entry, ...]:
         records = self.store.get(self.namespace, b"entry:" + link(parent.key, meaning))
-        if len(records) <= len(known):
+        if len(records) <= sum(entry.stored for entry in known):
             if not known:
                 self._load_replies(parent, meaning)
             return known
@@ -391,14 +407,11 @@ class Tree:
         keys = {entry.key for entry in known}
         read = [self._read(parent, meaning, record, keys) for record in records[-_FORMS:]]
         with self.ledger.lock:
-            there = parent.children.get(meaning, ())
-            keys = {entry.key for entry in there}
-            loaded = [entry for entry in read if entry is not None and entry.key not in keys]
-            for entry in loaded:
-                self._attach(entry)
+            found = {(entry.key, entry.session): entry for entry in known}
+            loaded = [self._attach(entry) for entry in read if entry is not None]
             for entry in loaded:  # where memory is short, the last of them push out the first
                 self.ledger.touch(self, entry)
-        return tuple(dict.fromkeys((*known, *there, *loaded)))
+        return tuple((found | {(entry.key, entry.session): entry for entry in loaded}).values())
 
     def _load_replies(self, entry: Entry, meaning: bytes) -> None:
         """Look for what other processes were answered, if this reply is none of those known."""
@@ -445,6 +458,7 @@ class Tree:
             tokens=data["tokens"],
             facts=_read_facts(facts[-1]) if facts else None,
             replies=_read_replies(replies),
+            stored=True,
         )
 
     def _load_slots(self, skeleton: bytes, values: tuple[str, ...]) -> Slots:
@@ -533,6 +547,17 @@ class _Held:
 def _copy(raw: bytes) -> bytes:
     """Bytes that take no more memory than they say; those that orjson made keep 4 KiB at least."""
     return bytes(memoryview(raw))
+
+
+def _unstored(entry: Entry) -> Iterator[Entry]:
+    """The last entries of a path, as far as they were not known to lie in the store."""
+    while entry.parent is not None and not entry.stored:
+        yield entry
+        entry = entry.parent
+
+
+def _is_attached(entry: Entry) -> bool:
+    return entry.parent is None or entry in entry.parent.children.get(entry.meaning, ())
 
 
 def _got(entries: Iterable[Entry], reply: bytes) -> tuple[Entry, ...]:

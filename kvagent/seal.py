@@ -1,4 +1,4 @@
-"""Did the prefix break, where, and why?
+"""Is what goes out what went out before, and where not, why?
 
 Compares what goes out with what went out before. Going back, retrying and fanning out break
 nothing: the server keeps the part in common. A break is a change in front of something that is
@@ -7,18 +7,18 @@ sent again.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from os.path import commonprefix
 from typing import Any
 
 import orjson
 
-from kvagent.chat import calls_of, text_of
+from kvagent.chat import Doubt, calls_of, text_of
 from kvagent.events import Cause, PrefixBroken
 from kvagent.fingerprint import identity, normal_form
 from kvagent.ledger import Entry, Head, Told
 from kvagent.recognise import Match
-from kvagent.stages import Turn
+from kvagent.stages import Edit, Fresh, Turn
 from kvagent.stages.pin_head import tools_cause
 
 # How far into a fresh tail to look for messages that were sent before in another place.
@@ -233,3 +233,43 @@ def _last(entry: Entry) -> Entry:
     while entry.children:
         entry = next(reversed(list(entry.children.values())))[-1]
     return entry
+
+
+def repairs(turn: Turn, match: Match, raws: Sequence[bytes]) -> list[Edit]:
+    """Messages that came back in another form than they were sent, and are replayed."""
+    head_size = turn.request.head_size
+    known = turn.request.known - head_size
+    differing: list[tuple[int, Entry]] = []
+    moved: list[tuple[int, Entry]] = []
+    entry = turn.past
+    while entry.parent is not None and (at := match.consumed[entry.depth - 1]) >= known:
+        if at in match.moved or match.consumed[entry.depth] == at:
+            moved.append((at, entry))
+        elif entry.sent != raws[at - known] and entry.raw != raws[at - known]:
+            differing.append((at, entry))
+        entry = entry.parent
+    edits: list[Edit] = []
+    for cause, found in (("text_moved", moved), ("message_reserialised", differing)):
+        if found:
+            at, first = found[-1]
+            assert first.parent is not None
+            saved = turn.past.tokens - first.parent.tokens
+            edits.append(Edit("replay", cause, head_size + at, len(found), saved))
+    return edits
+
+
+def check_pairs(turn: Turn) -> None:
+    """A stage may change texts, never who says what, or which call is answered."""
+    for fresh in turn.tail:
+        if fresh.message is fresh.incoming:
+            continue
+        if fresh.message.get("role") != fresh.incoming.get("role") or fresh.message.get(
+            "tool_call_id"
+        ) != fresh.incoming.get("tool_call_id"):
+            raise Doubt(f"a stage changed role or tool_call_id of message {fresh.index}")
+        if _call_ids(fresh) != _call_ids(fresh, incoming=True):
+            raise Doubt(f"a stage changed the tool calls of message {fresh.index}")
+
+
+def _call_ids(fresh: Fresh, incoming: bool = False) -> list[object]:
+    return [call.get("id") for call in calls_of(fresh.incoming if incoming else fresh.message)]

@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -45,7 +46,7 @@ def test_raw_client(llamacpp: str) -> None:
         )
     ]
     assert len(counts) == 3
-    for (before, _), (_, cached) in zip(counts, counts[1:], strict=False):
+    for (before, _), (_, cached) in pairwise(counts):
         assert cached >= before
 
 

@@ -1,0 +1,81 @@
+"""Which bytes go out, and can the next request go on from them?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from kvagent.ledger import Entry
+from kvagent.recognise import Match
+from kvagent.resume import Resumable, split
+from kvagent.stages import Turn
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """The body to be sent, and where its list of messages ends, and that of the one that came."""
+
+    body: bytes
+    came_end: int | None
+    went_end: int | None
+    changed: bool
+
+
+def written(turn: Turn, raws: Sequence[bytes]) -> Form:
+    """The body with all its messages."""
+    request, view, head = turn.request, turn.view, turn.head
+    frozen = [entry.sent for entry in turn.past.path()]
+    sent = [*head.system, *frozen, *(fresh.sent for fresh in turn.tail)]
+    came = [*view.raws, *raws]
+    if sent == came and head.tools == view.tools:
+        end = split(request.raw, came)
+        return Form(request.raw, end, end, changed=False)
+    tools = None if head.tools == view.tools else head.tools
+    body = request.rewritten(came, sent, tools)
+    return Form(body, split(request.raw, came), split(body, sent), changed=True)
+
+
+def continued(before: Resumable, turn: Turn, raws: Sequence[bytes]) -> Form:
+    """The body that goes on from one that was sent."""
+    sent = [fresh.sent for fresh in turn.tail]
+    entry = turn.past
+    while entry is not before.tip:
+        assert entry.parent is not None
+        sent.insert(0, entry.sent)
+        entry = entry.parent
+    raw = turn.request.raw
+    came_end = len(raw) - len(before.rest)
+    if before.went is before.came and sent == raws:
+        return Form(raw, came_end, came_end, changed=False)
+    went = b",".join((before.went, *sent))
+    return Form(went + before.went_rest, came_end, len(went), changed=True)
+
+
+def resumable(
+    form: Form, turn: Turn, match: Match, scope: tuple[str, str | None], tip: Entry
+) -> Resumable | None:
+    """What the next request may go on from; None where the body is laid out in another way."""
+    raw, request = turn.request.raw, turn.request
+    if form.came_end is None or form.went_end is None or tip is turn.tree.root:
+        return None
+    came, rest = raw[: form.came_end], raw[form.came_end :]
+    covered = request.known - request.head_size + len(request.fresh)
+    resumed = request.known > request.head_size
+    return Resumable(
+        scope=scope,
+        came=came,
+        rest=rest,
+        went=form.body[: form.went_end] if form.changed else came,
+        went_rest=form.body[form.went_end :] if form.changed else rest,
+        body=request.body
+        if resumed
+        else {k: v for k, v in request.body.items() if k != "messages"},
+        view=turn.view,
+        head=turn.head,
+        tip=tip,
+        consumed=[
+            *match.consumed[: turn.past.depth + 1],
+            *range(covered - len(turn.tail) + 1, covered + 1),
+        ],
+        head_size=request.head_size,
+    )
