@@ -188,7 +188,11 @@ class Engine:
         if answer.status >= 400:
             if answer.status == 503:  # still loading: it will say more of itself later
                 self._to_probe = self.policy.probe
-            self._tell_overflow(plan, answer.status, answer.error)
+            try:
+                self._tell_overflow(plan, answer.status, answer.error)
+            except Exception as error:
+                logger.exception("kvagent failed on a refusal; the caller has it unchanged")
+                self._emit(Bypassed("an error inside kvagent", error))
             return _settle_nothing
         for event in plan.events:
             self._emit(event)
@@ -296,9 +300,12 @@ class Engine:
         ):
             return None
         turn = self._turn(request, view, tree, match, raws, namespace)
+        tail = list(turn.tail)
         for stage in self.stages:
             if self._runs(stage):
                 stage(turn)
+        if turn.tail != tail:
+            raise Doubt("a stage added, dropped or moved messages; it may only change them")
         self._attach_notes(turn)
         check_pairs(turn)
         if before is not None:

@@ -267,6 +267,8 @@ class Tree:
             entry = self._attach(entry)  # it may have been forgotten since it was looked up
             if entry is self.root:
                 return entry
+            if records:
+                records.append((b"head:" + head.key, _head_record(head)))
             entry.facts = facts
             records.append((b"facts:" + entry.key, orjson.dumps(facts)))
             for reply in replies:
@@ -365,10 +367,8 @@ class Tree:
         )
         entry = self._attach(entry)
         if self.store.durable:
-            head_key = head.key
             place = b"entry:" + link(parent.key, message.meaning)
-            records.append((b"head:" + head_key, _head_record(head)))
-            records.append((place, _entry_record(entry, head_key)))
+            records.append((place, _entry_record(entry, head.key)))
             records.append((b"next:" + parent.key, message.meaning))
         return entry
 
@@ -404,14 +404,14 @@ class Tree:
                 self._load_replies(parent, meaning)
             return known
         known = parent.children.get(meaning, ())
-        keys = {entry.key for entry in known}
+        keys = {(entry.key, entry.session) for entry in known}
         read = [self._read(parent, meaning, record, keys) for record in records[-_FORMS:]]
         with self.ledger.lock:
-            found = {(entry.key, entry.session): entry for entry in known}
             loaded = [self._attach(entry) for entry in read if entry is not None]
             for entry in loaded:  # where memory is short, the last of them push out the first
                 self.ledger.touch(self, entry)
-        return tuple((found | {(entry.key, entry.session): entry for entry in loaded}).values())
+        found = {(entry.key, entry.session): entry for entry in (*known, *loaded)}
+        return tuple(found.values())
 
     def _load_replies(self, entry: Entry, meaning: bytes) -> None:
         """Look for what other processes were answered, if this reply is none of those known."""
@@ -422,14 +422,20 @@ class Tree:
             entry.replies = _read_replies(records)
 
     def _read(
-        self, parent: Entry, meaning: bytes, record: bytes, known: Collection[bytes]
+        self,
+        parent: Entry,
+        meaning: bytes,
+        record: bytes,
+        known: Collection[tuple[bytes, str | None]],
     ) -> Entry | None:
-        """The entry of a record, unless its key is known or it cannot be read."""
+        """The entry of a record, unless its key and session are known or it cannot be read."""
         try:
             data = orjson.loads(record)
             head = bytes.fromhex(data["head"])
             key = digest(parent.key, meaning, data["sent"].encode(), head)
-            return None if key in known else self._entry(parent, meaning, data, key, head)
+            if (key, data["session"]) in known:
+                return None
+            return self._entry(parent, meaning, data, key, head)
         except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
             logger.debug("an entry in the store cannot be read; it is left out", exc_info=True)
             return None
@@ -466,7 +472,7 @@ class Tree:
         if self.store.durable:
             place = b"volatile:" + skeleton
             kept = self.store.get(self.namespace, place)
-            for value in kept:
+            for value in reversed(kept):  # the values that were first win
                 kind, _, text = value.partition(b":")
                 try:
                     if kind == b"first":
@@ -604,6 +610,7 @@ def _read_facts(record: bytes) -> Facts:
     return Facts(**{**data, "growths": tuple(data["growths"])})
 
 
+@lru_cache(maxsize=64)
 def _head_record(head: Head) -> bytes:
     return orjson.dumps(
         {

@@ -124,8 +124,10 @@ def _walk(
             parents = {id(entry.parent) for entry in found}
             ended += (entry for entry in entries if id(entry) not in parents)
         at += 1
-        entries = found
+        entries = _narrowed(found, messages[at] if at < end else None)
         consumed.append(offset + at)
+    if at < end and messages[at]["role"] == "assistant":
+        entries = tree.answered_with(entries, meaning(messages[at]))
     return [Match(entry, consumed, moved) for entry in (*ended, *entries)[-_CANDIDATES:]]
 
 
@@ -137,17 +139,33 @@ def _step(
         if name is not None:
             return tree.children(entries[0], name)
     found: tuple[Entry, ...] = ()
+    meant = b""
     for entry in entries:
         name = entry.aliases.get(raw)
         if name is not None:
             more = tree.children(entry, name)
         else:
-            name = meaning(message)
-            more = tree.children(entry, name)
+            meant = meant or meaning(message)
+            more = tree.children(entry, meant)
             if more:
-                entry.alias(raw, name)
+                entry.alias(raw, meant)
         found = found + more if found else more
     return found
+
+
+def _narrowed(entries: tuple[Entry, ...], following: Mapping[str, Any] | None) -> tuple[Entry, ...]:
+    """The entries, or of very many those that were answered so, else the newest."""
+    if len(entries) <= _CANDIDATES:
+        return entries
+    if following is None:
+        return entries[-_CANDIDATES:]
+    name = meaning(following)
+    answered = tuple(
+        entry
+        for entry in entries
+        if name in entry.children or any(reply.meaning == name for reply in entry.replies)
+    )
+    return answered or entries[-_CANDIDATES:]
 
 
 def _likeliest(
@@ -240,7 +258,7 @@ def _was_generated(entry: Entry) -> bool:
     if entry.role != "assistant" or before is None or before.parent is None:
         return False
     # The message before may have been answered when it was sent in another form.
-    for form in before.parent.children.get(before.meaning, ()):
+    for form in (before, *before.parent.children.get(before.meaning, ())):
         if form.facts is not None and not form.replies:
             return True
         for reply in form.replies:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -24,5 +25,11 @@ def shared() -> Path:
     return folder
 
 
-# --- llamacpp ----------------------------------------------------------------------------------------------------
-# The session-scoped fixture `llamacpp`, a real server that tests can ask, belongs here.
+@pytest.fixture(scope="session")
+def llamacpp() -> Iterator[str]:
+    """The base URL of a real llama.cpp server, one for the whole run."""
+    pytest.importorskip("xllamacpp", reason="llama.cpp is not installed (group demo)")
+    from kvagent.cli.demo.server import LlamaCpp
+
+    with LlamaCpp() as server:
+        yield server.base_url

@@ -11,7 +11,7 @@ import json
 import random
 import sys
 import uuid
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
@@ -22,6 +22,7 @@ from kvagent.chat import ChatReply
 from kvagent.engine import Answer, Call, drive
 
 Message = dict[str, Any]
+Kind = Literal["turn", "lost", "cut", "refused", "abandoned", "back", "fork"]
 Outcome = Literal["answered", "cut", "refused", "abandoned"]
 
 CLOCK = "Current time: "
@@ -88,7 +89,7 @@ class Traits:
 class Step:
     """One thing that an agent does."""
 
-    kind: Literal["turn", "lost", "cut", "refused", "abandoned", "back", "fork"]
+    kind: Kind
     branch: int = 0
     what: int = 0
     """Seeds what is said."""
@@ -314,22 +315,21 @@ def serve(store: str | None = None) -> None:
 traits = only()
 
 _seeds = st.integers(0, 999)
-_kinds: st.SearchStrategy[Any] = st.sampled_from(
-    ("turn", "turn", "turn", "turn", "lost", "cut", "refused", "abandoned", "back", "fork")
-)
-steps = st.lists(
-    st.builds(
+
+
+def turns(*more: Kind) -> st.SearchStrategy[list[Step]]:
+    """What an agent does; of these kinds ``more`` than usual."""
+    kinds: tuple[Kind, ...] = ("turn", "lost", "cut", "refused", "abandoned", "back", "fork")
+    step = st.builds(
         Step,
-        kind=_kinds,
+        kind=st.sampled_from(("turn", "turn", "turn", *kinds, *more)),
         branch=st.integers(0, 3),
         what=_seeds,
         form=st.just(0) | _seeds,
         ticks=st.booleans(),
         same=st.booleans(),
-    ),
-    min_size=2,
-    max_size=14,
-)
+    )
+    return st.lists(step, min_size=2, max_size=14)
 
 
 def sessions(traits: st.SearchStrategy[Traits] = traits) -> st.SearchStrategy[list[Exchange]]:
@@ -338,11 +338,14 @@ def sessions(traits: st.SearchStrategy[Traits] = traits) -> st.SearchStrategy[li
     def played(traits: Traits, seed: int, steps: list[Step]) -> list[Exchange]:
         return list(Agent(traits, seed=seed).exchanges(steps))
 
-    return st.builds(played, traits, _seeds, steps)
+    return st.builds(played, traits, _seeds, turns())
 
 
 def interleaved(
-    traits: st.SearchStrategy[Traits] = traits, agents: int = 3
+    traits: st.SearchStrategy[Traits] = traits,
+    agents: int = 3,
+    openings: Sequence[str | None] = ("hello", None),
+    steps: st.SearchStrategy[list[Step]] | None = None,
 ) -> st.SearchStrategy[list[Exchange]]:
     """What several agents of one program send in turn, some of which begin with the same words."""
 
@@ -359,9 +362,10 @@ def interleaved(
             mixed.append(rng.choice([queue for queue in queues if queue]).pop(0))
         return mixed
 
-    openings = st.lists(st.sampled_from(("hello", None)), min_size=agents, max_size=agents)
-    plans = st.lists(steps, min_size=agents, max_size=agents)
-    return st.builds(played, traits, openings, plans, _seeds)
+    begin = st.lists(st.sampled_from(openings), min_size=agents, max_size=agents)
+    plan = turns() if steps is None else steps
+    plans = st.lists(plan, min_size=agents, max_size=agents)
+    return st.builds(played, traits, begin, plans, _seeds)
 
 
 def _say(role: str, content: Any, **rest: Any) -> Message:

@@ -279,6 +279,33 @@ def test_growth_goes_on(path: Path) -> None:
     assert [event.share for event in warned] == [0.7]
 
 
+class Counting(SQLiteStore):
+    """Counts what is asked of it."""
+
+    gets = 0
+
+    def get(self, namespace: str, key: bytes) -> tuple[bytes, ...]:
+        self.gets += 1
+        return super().get(namespace, key)
+
+
+def test_many_conversations_with_one_beginning_cost_few_lookups(path: Path) -> None:
+    """A job that always begins with the same words, at another time."""
+    store = Counting(path)
+    used = Wire(Engine(Policy(probe=False), store=store))
+    asked = []
+    for number in range(150):
+        clock = system(f"You are careful.\nCurrent time: 12:{number // 60:02}:{number % 60:02}")
+        history = [HELLO, call(f"c{number}"), result(f"c{number}", "nothing")]
+        used.send([clock, HELLO], history[1])
+        before = store.gets
+        # Written anew, so that the body is read whole.
+        used.send([dict(reversed(clock.items())), *history], say("assistant", "ok"))
+        asked.append(store.gets - before)
+    assert asked[-1] <= asked[0] + 2
+    assert not used.of(PrefixBroken)
+
+
 # --- stores that fail
 
 

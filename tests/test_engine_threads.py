@@ -92,7 +92,7 @@ def test_threads_send_what_each_would_send_alone(mode: str) -> None:
 
 def test_named_threads_may_begin_with_the_same_words() -> None:
     engine = Engine(policy())
-    conversations = [conversation(n, opening="hello", ids=True) for n in range(THREADS)]
+    conversations = [conversation(n, 4, opening="hello", ids=True) for n in range(THREADS)]
 
     def work(number: int) -> list[bytes]:
         with session(f"ticket-{number}"):
@@ -121,7 +121,7 @@ def kept_apart(conversations: list[list[Exchange]], sent: list[list[bytes]]) -> 
 
 def test_unnamed_threads_that_begin_with_the_same_words_share_no_id() -> None:
     engine = Engine(policy())
-    conversations = [conversation(n, opening="hello", ids=True) for n in range(THREADS)]
+    conversations = [conversation(n, 4, opening="hello", ids=True) for n in range(THREADS)]
     sent = at_once(lambda number: in_turns(conversations[number], engine), THREADS)
     assert kept_apart(conversations, sent)
     assert engine.ledger.size == weight(engine)

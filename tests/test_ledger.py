@@ -251,6 +251,19 @@ def test_a_conversation_forgotten_meanwhile_goes_on() -> None:
     assert tree.ledger.size == weight(tree)
 
 
+def test_a_forgotten_conversation_is_asked_again() -> None:
+    """A retry adds no message; what it was about stands in the tree again all the same."""
+    tree = new_tree(max_bytes=6_000)
+    tip = extend(tree, tree.root, say("user", "slow"), say("assistant", "b"), say("user", "c"))
+    for number in range(20):
+        extend(tree, tree.root, say("user", f"{number}" * 300))
+    assert extend(tree, tip, replies=[say("assistant", "d")]) is tip
+    assert tip in list(entries(tree))
+    for number in range(20):
+        extend(tree, tree.root, say("user", f"{number}" * 300))
+    assert tree.ledger.size == weight(tree)
+
+
 def test_a_forgotten_conversation_is_garbage() -> None:
     tree = new_tree(max_bytes=20_000)
     for number in range(300):

@@ -10,11 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-SYSTEM = (
-    "You are a careful coding agent. You look at a repository through tools and answer in one or two short sentences. "
-    "Read before you judge, name the files that you speak of, and never guess. "
-    "The user knows Python well and wants facts, not praise."
-)
+SYSTEM = "You are a careful coding agent. Use the tools, answer in one short sentence, name files, never guess."
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +40,7 @@ def opening(root: Path) -> tuple[str, Call, str]:
     """How the resumed session began: the user's words, a call that was made without a word, and the answer."""
     return (
         "Look around this repository first.",
-        Call("list_files", {"folder": _package(root), "limit": 8}),
+        Call("list_files", {"folder": _package(root)}),
         "It is a Python package with one folder for each of its parts.",
     )
 
@@ -58,18 +54,18 @@ def steps(root: Path) -> list[Step]:
     # because without kvagent the server computes all of it again in each turn that follows.
     everything = f"LICENSE {package}/*.py {package}/*/*.py"
     return [
-        Step("What is the file tools.py for?", (_read(tools, 1, 5),)),
+        Step("What is the file tools.py for?", (_read(tools, 1, 4),)),
         Step(),
-        Step("Which tools does the demo's agent have?", (_grep(r"^    def [a-z]", demo, 4),)),
-        Step(calls=(_read(tools, 15, 21),)),
+        Step("Which classes are there beside it?", (_grep("^class ", demo),)),
+        Step(calls=(_read(tools, 15, 17),)),
         Step(),
         Step(
             "What changed lately, and how is the server started?",
-            (Call("git_log", {"limit": 3}), _grep("Popen", demo, 2)),
+            (Call("git_log", {"limit": 2}), _grep("Popen.$", demo)),
         ),
-        Step(calls=(_read(server, 1, 5),)),
+        Step(calls=(_read(server, 1, 4),)),
         Step(),
-        Step("Is there anything left to do in it?", (_grep("# TODO|# FIXME", demo, 4),)),
+        Step("Is there anything left to do in it?", (_grep("# TODO|# FIXME", demo),)),
         Step(),
         Step("Now read the licence and the code.", (Call("read_file", {"path": everything}),)),
         Step(),
@@ -84,5 +80,5 @@ def _read(path: str, first: int, last: int) -> Call:
     return Call("read_file", {"path": path, "first": first, "last": last})
 
 
-def _grep(pattern: str, folder: str, limit: int) -> Call:
-    return Call("grep", {"pattern": pattern, "folder": folder, "limit": limit})
+def _grep(pattern: str, folder: str) -> Call:
+    return Call("grep", {"pattern": pattern, "folder": folder})

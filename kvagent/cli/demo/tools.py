@@ -12,75 +12,41 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-MAX_CHARS = 20_480
+MAX_CHARS = 20_100
 """The most that one call returns: over the 20,000 characters that the demo must show, and with SmolLM2's 3 to 5
 characters a token still in a window of 8,192 tokens beside the rest of the conversation."""
 
-MAX_LINE = 120
+MAX_LINE = 100
 """Characters of a listed line. Files that were asked for are not cut in width."""
+
+MAX_FILES = 6
+MAX_HITS = 3
 
 SKIPPED_FOLDERS = {"__pycache__", "build", "dist", "node_modules"}
 
+
+def _definition(name: str, description: str, **properties: dict[str, str]) -> dict[str, Any]:
+    parameters = {"type": "object", "properties": properties}
+    function = {"name": name, "description": description, "parameters": parameters}
+    return {"type": "function", "function": function}
+
+
 DEFINITIONS: list[dict[str, Any]] = [
-    {
-        "type": "function",
-        "function": {
-            "name": "list_files",
-            "description": "List the files under a folder.",
-            "parameters": {
-                "type": "object",
-                "properties": {
-                    "folder": {"type": "string"},
-                    "limit": {"type": "integer"},
-                },
-                "required": ["folder", "limit"],
-            },
-        },
-    },
-    {
-        "type": "function",
-        "function": {
-            "name": "read_file",
-            "description": "Read lines of a file, or whole files.",
-            "parameters": {
-                "type": "object",
-                "properties": {
-                    "path": {"type": "string", "description": "one path, or several globs"},
-                    "first": {"type": "integer"},
-                    "last": {"type": "integer"},
-                },
-                "required": ["path"],
-            },
-        },
-    },
-    {
-        "type": "function",
-        "function": {
-            "name": "grep",
-            "description": "Find the lines of Python files that match a regular expression.",
-            "parameters": {
-                "type": "object",
-                "properties": {
-                    "pattern": {"type": "string"},
-                    "folder": {"type": "string"},
-                    "limit": {"type": "integer"},
-                },
-                "required": ["pattern", "folder", "limit"],
-            },
-        },
-    },
-    {
-        "type": "function",
-        "function": {
-            "name": "git_log",
-            "description": "Show the latest commits.",
-            "parameters": {
-                "type": "object",
-                "properties": {"limit": {"type": "integer"}},
-                "required": ["limit"],
-            },
-        },
-    },
+    _definition("list_files", "List the files of a folder.", folder={"type": "string"}),
+    _definition(
+        "read_file",
+        "Read lines of a file, or whole files.",
+        path={"type": "string", "description": "a path, or globs"},
+        first={"type": "integer"},
+        last={"type": "integer"},
+    ),
+    _definition(
+        "grep",
+        "Search Python files for a regex.",
+        pattern={"type": "string"},
+        folder={"type": "string"},
+    ),
+    _definition("git_log", "Show the latest commits.", limit={"type": "integer"}),
 ]
 
 
@@ -117,11 +83,11 @@ class Toolbox:
             text = text[:MAX_CHARS] + "\n[cut here: the result is longer]"
         return text or "nothing found"
 
-    def list_files(self, folder: str, limit: int) -> str:
-        """Paths relative to the root, a line each."""
+    def list_files(self, folder: str) -> str:
+        """The first paths, relative to the root, a line each, and how many more there are."""
         paths = [self._name(path) for path in self._files(self._inside(folder))]
-        more = [f"and {len(paths) - limit} more"] if len(paths) > limit else []
-        return "\n".join(paths[:limit] + more)
+        more = [f"and {len(paths) - MAX_FILES} more"] if len(paths) > MAX_FILES else []
+        return "\n".join(paths[:MAX_FILES] + more)
 
     def read_file(self, path: str, first: int = 1, last: int | None = None) -> str:
         """One file's lines ``first`` to ``last``; for several files a line with the name before each."""
@@ -140,8 +106,8 @@ class Toolbox:
             texts.append("\n".join(name + lines))
         return "\n".join(texts)
 
-    def grep(self, pattern: str, folder: str, limit: int) -> str:
-        """``path:line: text`` of matching lines."""
+    def grep(self, pattern: str, folder: str) -> str:
+        """``path:line: text`` of the first lines that match."""
         wanted = re.compile(pattern)
         hits: list[str] = []
         for file in self._files(self._inside(folder)):
@@ -151,7 +117,7 @@ class Toolbox:
             for number, line in enumerate(lines, 1):
                 if wanted.search(line):
                     hits.append(f"{self._name(file)}:{number}: {line.strip()}"[:MAX_LINE])
-                if len(hits) == limit:
+                if len(hits) == MAX_HITS:
                     return "\n".join(hits)
         return "\n".join(hits)
 

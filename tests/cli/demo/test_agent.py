@@ -40,7 +40,7 @@ def test_the_reply_is_kept_and_the_scripts_call_added(fake: FakeClient) -> None:
     reply, result = fake.bodies[1]["messages"][-2:]
     assert reply["content"] == "Reply 1."
     assert reply["tool_calls"][0]["id"] == result["tool_call_id"]
-    assert json.loads(reply["tool_calls"][0]["function"]["arguments"])["last"] == 5
+    assert json.loads(reply["tool_calls"][0]["function"]["arguments"])["first"] == 1
     assert result["content"].startswith('"""Which tools')
 
 

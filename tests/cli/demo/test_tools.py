@@ -30,8 +30,7 @@ def repository(tmp_path: Path) -> Path:
 @pytest.mark.parametrize(
     ("tool", "arguments", "result"),
     [
-        ("list_files", {"folder": ".", "limit": 5}, "LICENSE\npkg/a.py\npkg/b.py"),
-        ("list_files", {"folder": ".", "limit": 1}, "LICENSE\nand 2 more"),
+        ("list_files", {"folder": "."}, "LICENSE\npkg/a.py\npkg/b.py"),
         (
             "read_file",
             {"path": "pkg/a.py", "first": 4, "last": 5},
@@ -42,15 +41,19 @@ def repository(tmp_path: Path) -> Path:
             {"path": "LICENSE pkg/b*.py pkg/b.py", "last": 1},
             "==> LICENSE <==\nDo what you like.\n==> pkg/b.py <==\ndef two() -> int:",
         ),
-        ("grep", {"pattern": "return", "folder": "pkg", "limit": 1}, "pkg/a.py:5: return 1"),
-        ("grep", {"pattern": "xyz", "folder": ".", "limit": 9}, "nothing found"),
-        ("grep", {"pattern": "(", "folder": ".", "limit": 9}, "error: "),
+        (
+            "grep",
+            {"pattern": "return", "folder": "pkg"},
+            "pkg/a.py:5: return 1\npkg/b.py:2: return 2",
+        ),
+        ("grep", {"pattern": "xyz", "folder": "."}, "nothing found"),
+        ("grep", {"pattern": "(", "folder": "."}, "error: "),
         ("git_log", {"limit": 1}, "this folder is no git checkout"),
         ("read_file", {"path": "nothing.py"}, "error: no such file: nothing.py"),
         ("read_file", {"paths": "a"}, "error: "),
-        ("list_files", {"folder": "..", "limit": 5}, "error: .. is outside the repository"),
+        ("list_files", {"folder": ".."}, "error: .. is outside the repository"),
         ("read_file", {"path": "../*"}, "error: "),
-        ("list_files", {"folder": "absent", "limit": 5}, "error: "),
+        ("list_files", {"folder": "absent"}, "error: "),
         ("delete_file", {}, "error: there is no tool 'delete_file'"),
     ],
 )
@@ -62,6 +65,15 @@ def test_a_tool_returns(
     assert "hidden" not in returned
     if not result.endswith((": ", "'", "checkout")):
         assert returned == result
+
+
+def test_lists_are_short(repository: Path) -> None:
+    for number in range(20):
+        (repository / "pkg" / f"c{number:02}.py").write_text("import os\n" * 9)
+    toolbox = Toolbox(repository)
+    files = toolbox.call("list_files", {"folder": "pkg"}).splitlines()
+    assert files[-2:] == ["pkg/c03.py", "and 16 more"]
+    assert len(toolbox.call("grep", {"pattern": "os", "folder": "pkg"}).splitlines()) == 3
 
 
 def test_git_log_shows_commits(repository: Path) -> None:
