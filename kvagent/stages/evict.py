@@ -15,6 +15,9 @@ from kvagent.chat import calls_of, texts_of
 from kvagent.shorten import shorten
 from kvagent.stages.turn import Edit, Fresh, Turn
 
+# So far a shortened text may be above what shall be kept, before it is shortened once more.
+_SLACK = 1.25
+
 # Arguments that name a part of a source: the agent wanted just this, and will not get it shorter.
 _RANGES = frozenset(
     (
@@ -63,6 +66,10 @@ def evict(turn: Turn) -> None:
 def _shorten(turn: Turn, fresh: Fresh, text: str, budget: int, tokens: int) -> None:
     handle = turn.store_original(text)
     shortened = shorten(text, budget, handle=handle)
+    kept = turn.count_tokens(shortened.text)
+    keep = tokens * budget // len(text)
+    if kept > _SLACK * keep:  # what is kept has more tokens a character than what is left out
+        shortened = shorten(text, budget * keep // kept, handle=handle)
     if len(shortened.text) >= len(text):
         return
     content = fresh.message["content"]

@@ -18,7 +18,7 @@ from kvagent.cli.demo.tools import Toolbox
 if TYPE_CHECKING:
     from openai import OpenAI
 
-MAX_TOKENS = 24
+MAX_TOKENS = 16
 """Of a reply. Generating is not what is shown here."""
 
 STOP = "\n<tool_call>"

@@ -19,6 +19,9 @@ characters a token still in a window of 8,192 tokens beside the rest of the conv
 MAX_LINE = 100
 """Characters of a listed line. Files that were asked for are not cut in width."""
 
+RULER = "=" * 80
+"""Around the name of each of several files. Two tokens."""
+
 MAX_FILES = 6
 MAX_HITS = 3
 
@@ -90,7 +93,7 @@ class Toolbox:
         return "\n".join(paths[:MAX_FILES] + more)
 
     def read_file(self, path: str, first: int = 1, last: int | None = None) -> str:
-        """One file's lines ``first`` to ``last``; for several files a line with the name before each."""
+        """One file's lines ``first`` to ``last``; for several files the name between rulers before each."""
         found: list[Path] = []
         for pattern in path.split():
             matches = sorted(match for match in self.root.glob(pattern) if match.is_file())
@@ -102,7 +105,7 @@ class Toolbox:
             lines = file.read_text(encoding="utf-8", errors="replace").splitlines()[
                 first - 1 : last
             ]
-            name = [f"==> {self._name(file)} <=="] if len(found) > 1 else []
+            name = [RULER, self._name(file), RULER] if len(found) > 1 else []
             texts.append("\n".join(name + lines))
         return "\n".join(texts)
 

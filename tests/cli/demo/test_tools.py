@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from kvagent.cli.demo import tools
-from kvagent.cli.demo.tools import Toolbox
+from kvagent.cli.demo.tools import RULER, Toolbox
 
 
 @pytest.fixture
@@ -39,7 +39,7 @@ def repository(tmp_path: Path) -> Path:
         (
             "read_file",
             {"path": "LICENSE pkg/b*.py pkg/b.py", "last": 1},
-            "==> LICENSE <==\nDo what you like.\n==> pkg/b.py <==\ndef two() -> int:",
+            f"{RULER}\nLICENSE\n{RULER}\nDo what you like.\n{RULER}\npkg/b.py\n{RULER}\ndef two() -> int:",
         ),
         (
             "grep",
