@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from importlib.metadata import entry_points
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
 Client = TypeVar("Client")
@@ -26,6 +25,8 @@ def wrap(client: Client, **options: Any) -> Client:
     ``stages``, or ``engine`` to share one. Raises ``TypeError`` for a client that no installed
     adapter knows.
     """
+    from importlib.metadata import entry_points  # costs a sixth of kvagent's import
+
     points = entry_points(group="kvagent.adapters")
     for point in points:
         adapter: Adapter = point.load()
