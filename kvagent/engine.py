@@ -161,11 +161,11 @@ class Engine:
         """Tokens one conversation may have: as the policy says, else as the server says."""
         return self.policy.window or (self.server.window if self.server else None)
 
-    def turn(self, body: bytes, *, session: str | None = None, retry: int = 0) -> Flow:
+    def turn(self, body: bytes, *, session: str | None = None) -> Flow:
         """One chat request: yields the call to make, and returns how to settle its reply.
 
-        ``session`` is an explicit conversation id; ``kvagent.session`` goes before it. ``retry``
-        counts the attempts that the SDK made before with this very request.
+        ``session`` is an explicit conversation id; ``kvagent.session`` goes before it. A retry
+        comes as the same request again: only an answered one becomes a turn.
         """
         try:
             plan = self._prepare(body, session)
@@ -339,7 +339,8 @@ class Engine:
 
         def store_original(text: str) -> str:
             handle = "r" + blake2b(text.encode(), digest_size=6).hexdigest()
-            self.store.add(namespace, b"original:" + handle.encode(), text.encode())
+            if self.policy.mode != "observe":  # else it goes out whole
+                self.store.add(namespace, b"original:" + handle.encode(), text.encode())
             return handle
 
         same = match.tip.under(view.meanings) or match.tip

@@ -34,6 +34,8 @@ logger = logging.getLogger("kvagent")
 _BROKEN_LINES_SAID = 20
 # A request with pictures has some tens of millions; a line beyond this is no recording.
 _LONGEST_LINE = 1 << 28
+# With these alone on its first line, a file is a document that was printed for people.
+_OPENINGS = (b"{", b"[")
 _KEEP_THE_PREFIX = frozenset(("echo", "pin_head", "replay"))
 
 
@@ -97,7 +99,7 @@ def rewrite(
         for number, line in _lines(recording, source):
             rewriting.line(number, line, wire, log)
             screen.advance(len(line))
-        rewriting.finish()
+        rewriting.finish(source)
         # Both are known to have room before either takes its place.
         for file in (wire, log):
             if file is not None:
@@ -133,7 +135,7 @@ class _Rewriting:
         try:
             recorded = Recorded.read(line)
         except Broken as broken:
-            self._complain(number, broken)
+            self._complain(number, line, broken)
             return
         if self._broken:
             return  # nothing will be written
@@ -166,14 +168,21 @@ class _Rewriting:
         self._say(f"line {number} goes out as it came: {reason}")
         return body
 
-    def _complain(self, number: int, broken: Broken) -> None:
+    def _complain(self, number: int, line: bytes, broken: Broken) -> None:
         self._broken += 1
+        if number == 1 and line.strip() in _OPENINGS:
+            raise Failure(
+                "this is one JSON document over many lines, nothing was written; one request a "
+                "line is wanted, as `jq -c .` writes it (or `jq -c '.[]'` from a list of requests)"
+            )
         self._say(f"line {number} {broken}")
         if self._broken == _BROKEN_LINES_SAID:
             raise Failure(f"stopped after {self._broken} broken lines, nothing was written")
 
-    def finish(self) -> None:
+    def finish(self, source: str) -> None:
         """End the run; ``Failure`` when lines were broken."""
+        if not self._requests and not self._broken:
+            self._say(f"there is no request in {source}")
         if self._broken:
             lines = "one broken line" if self._broken == 1 else f"{self._broken} broken lines"
             raise Failure(f"{lines}, nothing was written")

@@ -59,15 +59,14 @@ def evict(turn: Turn) -> None:
         call = _call_of(turn, fresh)
         if call.get("name") in policy.exclude_tools or _asks_for_a_range(call):
             continue
-        budget = int(len(text) * policy.keep / tokens)
-        _shorten(turn, fresh, text, budget, tokens)
+        _shorten(turn, fresh, text, tokens, policy.keep)
 
 
-def _shorten(turn: Turn, fresh: Fresh, text: str, budget: int, tokens: int) -> None:
+def _shorten(turn: Turn, fresh: Fresh, text: str, tokens: int, keep: int) -> None:
+    budget = len(text) * keep // tokens
     handle = turn.store_original(text)
     shortened = shorten(text, budget, handle=handle)
     kept = turn.count_tokens(shortened.text)
-    keep = tokens * budget // len(text)
     if kept > _SLACK * keep:  # what is kept has more tokens a character than what is left out
         shortened = shorten(text, budget * keep // kept, handle=handle)
     if len(shortened.text) >= len(text):

@@ -134,8 +134,20 @@ def test_a_pipe_by_its_device(folder: Path) -> None:
 
 def test_an_empty_recording(folder: Path) -> None:
     (folder / "in.jsonl").write_bytes(b"")
-    assert run("in.jsonl", "-o", "out.jsonl").exit_code == 0
+    result = run("in.jsonl", "-o", "out.jsonl")
+    assert result.exit_code == 0
+    assert "there is no request in in.jsonl" in result.stderr
     assert (folder / "out.jsonl").read_bytes() == b""
+
+
+@pytest.mark.parametrize("document", [{"messages": []}, [{"messages": []}]])
+def test_a_document_over_many_lines_is_named_once(folder: Path, document: object) -> None:
+    (folder / "in.json").write_text(json.dumps(document, indent=1))
+    result = run("in.json", "-o", "out.jsonl")
+    assert result.exit_code == 2
+    assert "one JSON document over many lines" in result.stderr
+    assert "jq -c" in result.stderr
+    assert not (folder / "out.jsonl").exists()
 
 
 # -- what is set
@@ -264,7 +276,7 @@ def test_broken_lines_are_named_and_nothing_is_written(folder: Path) -> None:
 
 
 def test_the_wrong_file_is_not_read_to_its_end(folder: Path) -> None:
-    said = refused("-", "-o", "out.jsonl", stdin=b"{\n" * 1000).splitlines()
+    said = refused("-", "-o", "out.jsonl", stdin=b"{x\n" * 1000).splitlines()
     assert len(said) == _BROKEN_LINES_SAID + 1
     assert "stopped after 20 broken lines" in said[-1]
 

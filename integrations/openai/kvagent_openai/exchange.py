@@ -19,7 +19,6 @@ from kvagent_openai.tap import reply_of, tapped
 logger = logging.getLogger("kvagent")
 
 SESSION = b"x-kvagent-session"
-_RETRY = b"x-stainless-retry-count"
 
 # A body that somebody signed or counted must stay as it is.
 _SIGNATURES = frozenset(
@@ -128,7 +127,6 @@ class Exchange:
         "_content",
         "_engine",
         "_request",
-        "_retry",
         "_session",
         "_ttft_s",
         "network_error",
@@ -142,8 +140,6 @@ class Exchange:
         self._request = request
         self._content = content
         self._session = headers.get(SESSION)
-        retry = headers.get(_RETRY, b"")
-        self._retry = int(retry) if retry.isdigit() else 0
         self._began = 0.0
         self._ttft_s = 0.0
         self.response: Any = None
@@ -152,7 +148,7 @@ class Exchange:
     def turn(self) -> Flow:
         """The engine's part."""
         session = self._session.decode(errors="replace") if self._session else None
-        return self._engine.turn(self._content, session=session, retry=self._retry)
+        return self._engine.turn(self._content, session=session)
 
     def outgoing(self, call: Call) -> Any:
         """The request to be sent: the caller's own, unless something is to change."""

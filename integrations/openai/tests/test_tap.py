@@ -34,8 +34,8 @@ class Told(Engine):
         self.replies: list[ChatReply] = []
         self.turns: list[TurnFinished] = []
 
-    def turn(self, body: bytes, *, session: str | None = None, retry: int = 0) -> Flow:
-        settle = yield from super().turn(body, session=session, retry=retry)
+    def turn(self, body: bytes, *, session: str | None = None) -> Flow:
+        settle = yield from super().turn(body, session=session)
 
         def noted(reply: ChatReply, ttft_s: float | None) -> None:
             self.replies.append(reply)
