@@ -27,11 +27,12 @@ from kvagent.backends import (
     usage_of,
 )
 from kvagent.chat import ChatReply, ChatRequest, Doubt, with_text_appended
+from kvagent.entry import Facts, Reply, Sent
 from kvagent.events import Bypassed, Edited, Event, Overflowed, Part, PrefixBroken
 from kvagent.fingerprint import digest, identity, meaning
 from kvagent.form import Form, continued, resumable, written
 from kvagent.head import HeadReader, HeadView
-from kvagent.ledger import Facts, Ledger, Reply, Sent, Tree
+from kvagent.ledger import Ledger, Tree
 from kvagent.meter import Meter, part_of
 from kvagent.policy import Policy
 from kvagent.recognise import Match, recognise, reopened

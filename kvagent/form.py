@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from kvagent.ledger import Entry
+from kvagent.entry import Entry
 from kvagent.recognise import Match
 from kvagent.resume import Resumable, split
 from kvagent.stages import Turn

@@ -11,8 +11,8 @@ from typing import Any
 import orjson
 
 from kvagent.chat import ChatRequest
+from kvagent.entry import Head
 from kvagent.fingerprint import digest, identity, meaning, meaning_of_tool
-from kvagent.ledger import Head
 from kvagent.volatile import PLACEHOLDER, Line, Reader
 
 _VIEWS = 256

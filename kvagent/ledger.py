@@ -11,185 +11,24 @@ from __future__ import annotations
 import logging
 from collections import OrderedDict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import lru_cache
+from dataclasses import dataclass
 from threading import Lock
-from types import MappingProxyType
 from typing import Any
 
 import orjson
 
-from kvagent.fingerprint import digest, link, meaning
+from kvagent.entry import REPLIES, Entry, Facts, Head, Reply, Sent, Told, copied
+from kvagent.fingerprint import digest, link
+from kvagent.records import entry_record, head_record, read_facts, read_head, read_replies
 from kvagent.stores import Store
 
 logger = logging.getLogger("kvagent")
 
-Told = Mapping[int, str]
-"""The volatile values, by their place in the head, that the model has been told last."""
-
-NOTHING_TOLD: Told = MappingProxyType({})
-
-# An agent that dumps its messages anew each turn alternates between few forms.
-_ALIASES = 4
-# What an entry weighs beside its bytes: the object, its dicts, and keys.
-_ENTRY_BYTES = 700
 _SLOTS = 4096
 # How many forms of one message are read from a store, the newest ones.
 _FORMS = 256
-# How many answers to one request are kept, the newest ones.
-_REPLIES = 8
 # How many of the messages that came after one are read from a store, the newest ones.
 _FOLLOWERS = 64
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Head:
-    """Tools and leading system messages as they were sent, and what they mean."""
-
-    system: tuple[bytes, ...]
-    tools: bytes | None
-    meanings: tuple[bytes, ...]
-    """Meaning of each system message as the agent orders them, volatile text taken out."""
-    tool_forms: Mapping[bytes, bytes]
-    """The form first seen of each tool, by meaning, in the order sent."""
-    options: Mapping[str, bytes]
-    """The other request keys that shape the prompt."""
-    hidden: frozenset[int] = frozenset()
-    """The places of volatile text at which a placeholder stands."""
-    _key: list[bytes] = field(default_factory=list)
-
-    @property
-    def key(self) -> bytes:
-        """A digest of what was sent."""
-        if not self._key:
-            self._key.append(digest(self.tools or b"", *self.system))
-        return self._key[0]
-
-    @property
-    def name(self) -> tuple[object, ...]:
-        """Equal for heads that may stand for each other."""
-        options = tuple(sorted(self.options.items()))
-        return self.key, self.meanings, tuple(self.tool_forms), options, self.hidden
-
-    @property
-    def weight(self) -> int:
-        """Bytes that the head holds in memory, roughly."""
-        texts = (*self.system, self.tools or b"", *self.tool_forms.values())
-        return _ENTRY_BYTES + sum(map(len, texts))
-
-
-@dataclass(frozen=True, slots=True)
-class Facts:
-    """What is known of the turn that ended with an entry."""
-
-    turn: int
-    prompt_tokens: int | None = None
-    completion_tokens: int | None = None
-    growths: tuple[int, ...] = ()
-    """Tokens that each of the last turns added."""
-    warned: float = 0.0
-    """The highest share of the window that was warned of."""
-
-
-@dataclass(frozen=True, slots=True)
-class Reply:
-    """A message that the server generated, and that may come back."""
-
-    meaning: bytes
-    message: Mapping[str, Any]
-
-    @classmethod
-    def of(cls, message: Mapping[str, Any]) -> Reply:
-        return cls(meaning(message), message)
-
-
-@dataclass(frozen=True, slots=True)
-class Sent:
-    """A message of an answered request, to be kept as an entry."""
-
-    meaning: bytes
-    role: str
-    raw: bytes
-    sent: bytes
-    noted: bool
-    tokens: int
-    """Estimated tokens of head and messages up to this one."""
-
-
-@dataclass(slots=True, eq=False)
-class Entry:
-    """A message as it was sent, at its place in a conversation."""
-
-    parent: Entry | None
-    key: bytes
-    meaning: bytes = b""
-    role: str = ""
-    raw: bytes = b""
-    """The message as the agent gave it when it was first sent."""
-    sent: bytes = b""
-    """The message as it went out."""
-    head: Head | None = None
-    told: Told = field(default_factory=lambda: NOTHING_TOLD)
-    noted: bool = False
-    """Whether ``sent`` carries a note: values that belong to this conversation alone."""
-    session: str | None = None
-    depth: int = 0
-    tokens: int = 0
-    """Estimated tokens of head and messages up to here."""
-    facts: Facts | None = None
-    replies: tuple[Reply, ...] = ()
-    children: dict[bytes, tuple[Entry, ...]] = field(default_factory=dict)
-    """What followed, by meaning; entries that differ only in form stand together."""
-    aliases: dict[bytes, bytes] = field(default_factory=dict)
-    """Meaning by identity, for the forms in which children came lately."""
-    thinned: bool = False
-    """Whether it may have had more children with the same meaning than it has now."""
-    stored: bool = False
-    """Whether it lies in the durable store."""
-
-    def path(self) -> list[Entry]:
-        """The entries from the first message to this one."""
-        path: list[Entry] = []
-        entry = self
-        while entry.parent is not None:
-            path.append(entry)
-            entry = entry.parent
-        path.reverse()
-        return path
-
-    def under(
-        self, meanings: tuple[bytes, ...], tools: Collection[bytes] | None = None
-    ) -> Entry | None:
-        """The newest entry up to here that was sent under a head with these meanings (and tools).
-
-        A side call may have gone on from here under a head of its own.
-        """
-        entry = self
-        while entry.head is not None and entry.parent is not None:
-            if entry.head.meanings == meanings:
-                if tools is None or entry.head.tool_forms.keys() == tools:
-                    return entry
-            entry = entry.parent
-        return None
-
-    def alias(self, raw: bytes, meaning: bytes) -> None:
-        """Remember the meaning of a form, so that it need not be worked out every turn."""
-        self.alias_as_it_is(_copy(raw), meaning)
-
-    def alias_as_it_is(self, raw: bytes, meaning: bytes) -> None:
-        """``alias`` for bytes that are kept anyway."""
-        while len(self.aliases) >= _ALIASES + len(self.children):
-            try:
-                self.aliases.pop(next(iter(self.aliases)), None)
-            except (StopIteration, RuntimeError):  # another thread was quicker
-                break
-        self.aliases[raw] = meaning
-
-    @property
-    def weight(self) -> int:
-        """Bytes that the entry holds in memory, roughly."""
-        raw = 0 if self.raw is self.sent else len(self.raw)
-        return _ENTRY_BYTES + len(self.sent) + raw
 
 
 @dataclass(slots=True)
@@ -268,12 +107,12 @@ class Tree:
             if entry is self.root:
                 return entry
             if records:
-                records.append((b"head:" + head.key, _head_record(head)))
+                records.append((b"head:" + head.key, head_record(head)))
             entry.facts = facts
             records.append((b"facts:" + entry.key, orjson.dumps(facts)))
             for reply in replies:
                 if all(reply.meaning != known.meaning for known in entry.replies):
-                    entry.replies = (*entry.replies, reply)[-_REPLIES:]
+                    entry.replies = (*entry.replies, reply)[-REPLIES:]
                     self.answered[reply.meaning] = entry
                     records.append((b"reply:" + entry.key, orjson.dumps(reply.message)))
             self.ledger.touch(self, entry)
@@ -344,8 +183,8 @@ class Tree:
         session: str | None,
         records: list[tuple[bytes, bytes]],
     ) -> Entry:
-        raw = _copy(message.raw)
-        sent = raw if message.raw == message.sent else _copy(message.sent)
+        raw = copied(message.raw)
+        sent = raw if message.raw == message.sent else copied(message.sent)
         parent.alias_as_it_is(raw, message.meaning)
         key = digest(parent.key, message.meaning, message.sent, head.key)
         for known in parent.children.get(message.meaning, ()):
@@ -368,7 +207,7 @@ class Tree:
         entry = self._attach(entry)
         if self.store.durable:
             place = b"entry:" + link(parent.key, message.meaning)
-            records.append((place, _entry_record(entry, head.key)))
+            records.append((place, entry_record(entry, head.key)))
             records.append((b"next:" + parent.key, message.meaning))
         return entry
 
@@ -419,7 +258,7 @@ class Tree:
             return
         records = self.store.get(self.namespace, b"reply:" + entry.key)
         if len(records) > len(entry.replies):
-            entry.replies = _read_replies(records)
+            entry.replies = read_replies(records)
 
     def _read(
         self,
@@ -456,14 +295,14 @@ class Tree:
             role=data["role"],
             raw=data["raw"].encode() if "raw" in data else sent,
             sent=sent,
-            head=_read_head(heads[0]),
+            head=read_head(heads[0]),
             told={int(place): value for place, value in data["told"].items()},
             noted=data["noted"],
             session=data["session"],
             depth=parent.depth + 1,
             tokens=data["tokens"],
-            facts=_read_facts(facts[-1]) if facts else None,
-            replies=_read_replies(replies),
+            facts=read_facts(facts[-1]) if facts else None,
+            replies=read_replies(replies),
             stored=True,
         )
 
@@ -550,11 +389,6 @@ class _Held:
     entries: int = 0
 
 
-def _copy(raw: bytes) -> bytes:
-    """Bytes that take no more memory than they say; those that orjson made keep 4 KiB at least."""
-    return bytes(memoryview(raw))
-
-
 def _unstored(entry: Entry) -> Iterator[Entry]:
     """The last entries of a path, as far as they were not known to lie in the store."""
     while entry.parent is not None and not entry.stored:
@@ -577,61 +411,3 @@ def _told_before(tip: Entry, head: Head, told: Told) -> Told:
     if same is not None and same.head is not None and same.head.system == head.system:
         return same.told
     return {place: value for place, value in told.items() if place not in head.hidden}
-
-
-def _entry_record(entry: Entry, head: bytes) -> bytes:
-    raw = {} if entry.raw is entry.sent else {"raw": entry.raw.decode()}
-    return orjson.dumps(
-        {
-            "role": entry.role,
-            "sent": entry.sent.decode(),
-            **raw,
-            "head": head.hex(),
-            "told": {str(place): value for place, value in entry.told.items()},
-            "noted": entry.noted,
-            "session": entry.session,
-            "tokens": entry.tokens,
-        }
-    )
-
-
-def _read_replies(records: Sequence[bytes]) -> tuple[Reply, ...]:
-    replies: list[Reply] = []
-    for record in records[-_REPLIES:]:
-        try:
-            replies.append(Reply.of(orjson.loads(record)))
-        except (AttributeError, TypeError, ValueError):
-            logger.debug("a reply in the store cannot be read; it is left out", exc_info=True)
-    return tuple(replies)
-
-
-def _read_facts(record: bytes) -> Facts:
-    data = orjson.loads(record)
-    return Facts(**{**data, "growths": tuple(data["growths"])})
-
-
-@lru_cache(maxsize=64)
-def _head_record(head: Head) -> bytes:
-    return orjson.dumps(
-        {
-            "system": [message.decode() for message in head.system],
-            "tools": None if head.tools is None else head.tools.decode(),
-            "meanings": [m.hex() for m in head.meanings],
-            "tool_forms": [(m.hex(), form.decode()) for m, form in head.tool_forms.items()],
-            "options": {name: value.decode() for name, value in head.options.items()},
-            "hidden": sorted(head.hidden),
-        }
-    )
-
-
-@lru_cache(maxsize=64)
-def _read_head(record: bytes) -> Head:
-    data = orjson.loads(record)
-    return Head(
-        system=tuple(message.encode() for message in data["system"]),
-        tools=None if data["tools"] is None else data["tools"].encode(),
-        meanings=tuple(bytes.fromhex(m) for m in data["meanings"]),
-        tool_forms={bytes.fromhex(m): form.encode() for m, form in data["tool_forms"]},
-        options={name: value.encode() for name, value in data["options"].items()},
-        hidden=frozenset(data["hidden"]),
-    )

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Mapping
 from threading import Lock
 
 from kvagent.backends import Usage
+from kvagent.entry import Facts
 from kvagent.events import Event, Part, TurnFinished, WindowFilling
-from kvagent.ledger import Facts
 
 # Turns over which growth is averaged.
 _GROWTHS = 8

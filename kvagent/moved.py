@@ -14,8 +14,9 @@ from typing import Any
 import orjson
 
 from kvagent.chat import text_of
+from kvagent.entry import Entry
 from kvagent.fingerprint import meaning
-from kvagent.ledger import Entry, Tree
+from kvagent.ledger import Tree
 from kvagent.volatile import NOTE
 
 NOTE_ROLES = ("user", "tool")

@@ -15,9 +15,10 @@ from typing import Any
 import orjson
 
 from kvagent.chat import calls_of, text_of
+from kvagent.entry import Entry
 from kvagent.fingerprint import meaning, normal_form
 from kvagent.head import HeadView
-from kvagent.ledger import Entry, Tree
+from kvagent.ledger import Tree
 from kvagent.moved import NOTE_ROLES, held
 
 _CALLS = b'"tool_calls":[{'
@@ -238,17 +239,23 @@ class _Evidence:
 
     @classmethod
     def of(cls, path: Sequence[Entry], following: Mapping[str, Any] | None) -> _Evidence:
-        generated = [entry.raw for entry in path if _was_generated(entry)]
-        chars = sum(map(len, generated))
-        answered = bool(generated)
-        unique = any(_CALLS in raw for raw in generated)  # a call's id is random
+        answered = False
+        chars = 0
+        for entry in path:
+            if _was_generated(entry):
+                answered = True
+                # What counts is the text, not the keys that a framework writes around it.
+                chars += len(text_of(orjson.loads(entry.raw)))
+                if _CALLS in entry.raw or chars >= _UNIQUE_CHARS:  # a call's id is random
+                    return cls(answered=True, unique=True)
+        unique = False
         replies = path[-1].replies
         if following is not None and following["role"] == "assistant":
             kin = any(is_kin(following, reply.message) for reply in replies)
             if kin or (not replies and path[-1].facts is not None):
                 answered = True
                 chars += len(text_of(following))
-                unique = unique or any(_same_call(following, reply.message) for reply in replies)
+                unique = any(_same_call(following, reply.message) for reply in replies)
         return cls(answered, unique or chars >= _UNIQUE_CHARS)
 
 

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from threading import Lock
 from typing import Any
 
+from kvagent.entry import Entry, Head
 from kvagent.head import HeadView
-from kvagent.ledger import Entry, Head
 from kvagent.recognise import is_kin
 
 # Unescaped quotes: no text that somebody writes can hold this.

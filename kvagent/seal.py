@@ -14,9 +14,9 @@ from typing import Any
 import orjson
 
 from kvagent.chat import Doubt, calls_of, text_of
+from kvagent.entry import Entry, Head, Told
 from kvagent.events import Cause, PrefixBroken
 from kvagent.fingerprint import identity, normal_form
-from kvagent.ledger import Entry, Head, Told
 from kvagent.recognise import Match
 from kvagent.stages import Edit, Fresh, Turn
 from kvagent.stages.pin_head import tools_cause

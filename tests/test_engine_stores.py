@@ -30,7 +30,8 @@ from kvagent import (
     WindowFilling,
     session,
 )
-from kvagent.ledger import Entry, Head, Ledger, Tree
+from kvagent.entry import Entry, Head
+from kvagent.ledger import Ledger, Tree
 from kvagent.stores.sqlite import SQLiteStore
 from tests.strategies import (
     Agent,

@@ -12,8 +12,9 @@ from typing import Any
 import orjson
 import pytest
 
+from kvagent.entry import Entry, Facts, Head, Reply, Sent
 from kvagent.fingerprint import identity, meaning
-from kvagent.ledger import Entry, Facts, Head, Ledger, Reply, Sent, Tree
+from kvagent.ledger import Ledger, Tree
 from kvagent.stores import MemoryStore, Store
 from kvagent.stores.sqlite import SQLiteStore
 from tests.wire import Message, call, result, say

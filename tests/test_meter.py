@@ -9,8 +9,8 @@ import pytest
 
 from kvagent import TurnFinished, WindowFilling
 from kvagent.backends import Usage
+from kvagent.entry import Facts
 from kvagent.events import Event, Part
-from kvagent.ledger import Facts
 from kvagent.meter import Meter, part_of
 from tests.wire import Message, Wire, call, result, say
 

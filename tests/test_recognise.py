@@ -173,6 +173,21 @@ def test_another_model_has_nothing_in_its_cache(model: Any) -> None:
     assert not wire.of(PrefixBroken)
 
 
+def test_a_short_reply_proves_little_however_it_is_written() -> None:
+    """The keys and parts that a framework puts around "ok" are no text that a model generated."""
+    wire = Wire()
+    wrapped = say(
+        "assistant", [{"type": "text", "text": "ok"}], refusal=None, audio=None, function_call=None
+    )
+    one, other, changed = (say("system", f"This run is {number * 8}-{number * 4}-{number * 4}-{number * 4}-{number * 12}.")
+                           for number in "123")  # fmt: skip
+    wire.send([one, user("Hello")], assistant("ok"))
+    wire.send([one, user("Hello"), wrapped, user("On.")], assistant("ok"))
+    wire.send([other, user("Hello")], assistant("ok"))
+    sent = wire.send([changed, user("Hello"), assistant("ok"), user("Another.")])
+    assert "1111" not in json.dumps(sent)
+
+
 # -- explicit sessions
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from kvagent.entry import Head
 from kvagent.events import Cause
 from kvagent.head import HeadView
-from kvagent.ledger import Head
 from kvagent.stages.turn import Edit, Turn
 
 

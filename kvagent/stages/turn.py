@@ -11,10 +11,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kvagent.chat import ChatRequest
+from kvagent.entry import NOTHING_TOLD, Entry, Head, Told
 from kvagent.events import Cause
 from kvagent.fingerprint import identity
 from kvagent.head import HeadView
-from kvagent.ledger import NOTHING_TOLD, Entry, Head, Told, Tree
+from kvagent.ledger import Tree
 from kvagent.policy import Policy
 
 

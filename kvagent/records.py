@@ -1,0 +1,76 @@
+"""How do heads, entries and replies lie in a store?"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from functools import lru_cache
+
+import orjson
+
+from kvagent.entry import REPLIES, Entry, Facts, Head, Reply
+
+logger = logging.getLogger("kvagent")
+
+
+def entry_record(entry: Entry, head: bytes) -> bytes:
+    """An entry without its head, which many share, and without what followed."""
+    raw = {} if entry.raw is entry.sent else {"raw": entry.raw.decode()}
+    return orjson.dumps(
+        {
+            "role": entry.role,
+            "sent": entry.sent.decode(),
+            **raw,
+            "head": head.hex(),
+            "told": {str(place): value for place, value in entry.told.items()},
+            "noted": entry.noted,
+            "session": entry.session,
+            "tokens": entry.tokens,
+        }
+    )
+
+
+def read_replies(records: Sequence[bytes]) -> tuple[Reply, ...]:
+    """The newest replies of those stored; one that cannot be read is left out."""
+    replies: list[Reply] = []
+    for record in records[-REPLIES:]:
+        try:
+            replies.append(Reply.of(orjson.loads(record)))
+        except (AttributeError, TypeError, ValueError):
+            logger.debug("a reply in the store cannot be read; it is left out", exc_info=True)
+    return tuple(replies)
+
+
+def read_facts(record: bytes) -> Facts:
+    """The facts that were stored as JSON; errors of any kind for what is none."""
+    data = orjson.loads(record)
+    return Facts(**{**data, "growths": tuple(data["growths"])})
+
+
+@lru_cache(maxsize=64)
+def head_record(head: Head) -> bytes:
+    """A head as JSON."""
+    return orjson.dumps(
+        {
+            "system": [message.decode() for message in head.system],
+            "tools": None if head.tools is None else head.tools.decode(),
+            "meanings": [m.hex() for m in head.meanings],
+            "tool_forms": [(m.hex(), form.decode()) for m, form in head.tool_forms.items()],
+            "options": {name: value.decode() for name, value in head.options.items()},
+            "hidden": sorted(head.hidden),
+        }
+    )
+
+
+@lru_cache(maxsize=64)
+def read_head(record: bytes) -> Head:
+    """The head that was stored as JSON; errors of any kind for what is none."""
+    data = orjson.loads(record)
+    return Head(
+        system=tuple(message.encode() for message in data["system"]),
+        tools=None if data["tools"] is None else data["tools"].encode(),
+        meanings=tuple(bytes.fromhex(m) for m in data["meanings"]),
+        tool_forms={bytes.fromhex(m): form.encode() for m, form in data["tool_forms"]},
+        options={name: value.encode() for name, value in data["options"].items()},
+        hidden=frozenset(data["hidden"]),
+    )
