@@ -179,8 +179,8 @@ def test_a_short_reply_proves_little_however_it_is_written() -> None:
     wrapped = say(
         "assistant", [{"type": "text", "text": "ok"}], refusal=None, audio=None, function_call=None
     )
-    one, other, changed = (say("system", f"This run is {number * 8}-{number * 4}-{number * 4}-{number * 4}-{number * 12}.")
-                           for number in "123")  # fmt: skip
+    runs = ["-".join(digit * length for length in (8, 4, 4, 4, 12)) for digit in "123"]
+    one, other, changed = (say("system", f"This run is {run}.") for run in runs)
     wire.send([one, user("Hello")], assistant("ok"))
     wire.send([one, user("Hello"), wrapped, user("On.")], assistant("ok"))
     wire.send([other, user("Hello")], assistant("ok"))
