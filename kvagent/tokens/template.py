@@ -1,0 +1,138 @@
+"""What prompt does a chat template make of messages?
+
+Templates render as in both servers: jinja2's immutable sandbox, blocks trimmed, ``tojson`` that
+keeps the order of keys and escapes nothing for HTML, ``raise_exception``, ``strftime_now``, loop
+controls, and ``{% generation %}`` blocks that render as what they hold.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from functools import cached_property
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import jinja2
+
+
+class TemplateError(ValueError):
+    """The template cannot be read, or refuses these messages; the message is the template's own."""
+
+
+def _local_now() -> datetime:
+    return datetime.now().astimezone()
+
+
+class ChatTemplate:
+    """One chat template, compiled once; rendering holds no state and is safe in threads.
+
+    Args:
+        source: the jinja text.
+        variables: what the template may use beside the messages, such as ``bos_token``.
+        now: the clock that ``strftime_now`` reads.
+
+    Raises:
+        TemplateError: the source is no valid template.
+    """
+
+    def __init__(
+        self,
+        source: str,
+        variables: Mapping[str, Any] | None = None,
+        *,
+        now: Callable[[], datetime] = _local_now,
+    ) -> None:
+        import jinja2
+
+        self.source = source
+        self.variables = dict(variables or {})
+        self._now = now
+        try:
+            self._template = _environment(now).from_string(source)
+        except (jinja2.TemplateError, RecursionError) as error:
+            raise TemplateError(f"the chat template cannot be read: {error}") from error
+
+    @cached_property
+    def hash(self) -> str:
+        """Names the source; what is known of a template is kept under it."""
+        return blake2b(self.source.encode(), digest_size=16).hexdigest()
+
+    @cached_property
+    def undeclared(self) -> frozenset[str]:
+        """The variables that the template reads and does not set: those a request may give."""
+        from jinja2 import meta
+
+        environment = _environment(self._now)
+        return frozenset(meta.find_undeclared_variables(environment.parse(self.source)))
+
+    def render(
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        tools: Sequence[Mapping[str, Any]] | None = None,
+        *,
+        add_generation_prompt: bool = True,
+        variables: Mapping[str, Any] | None = None,
+    ) -> str:
+        """The prompt; ``variables`` go before the template's own.
+
+        Raises:
+            TemplateError: the template refuses these messages, or fails on them.
+        """
+        try:
+            return self._template.render(
+                {
+                    **self.variables,
+                    "messages": messages,
+                    "tools": tools,
+                    "add_generation_prompt": add_generation_prompt,
+                    **(variables or {}),
+                }
+            )
+        except Exception as error:  # a template runs code of its own: anything may come out
+            raise TemplateError(str(error) or type(error).__name__) from error
+
+
+def _environment(now: Callable[[], datetime]) -> jinja2.Environment:
+    from jinja2 import nodes
+    from jinja2.exceptions import TemplateError as JinjaError
+    from jinja2.ext import Extension, loopcontrols
+    from jinja2.parser import Parser
+    from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+    class Generation(Extension):
+        """``{% generation %}`` marks what the model wrote, for training; it renders as its text."""
+
+        tags = {"generation"}  # noqa: RUF012  (as jinja2 declares it)
+
+        def parse(self, parser: Parser) -> list[nodes.Node]:
+            next(parser.stream)
+            return list(parser.parse_statements(("name:endgeneration",), drop_needle=True))
+
+    def refuse(message: str) -> None:
+        raise JinjaError(message)
+
+    def tojson(
+        value: Any,
+        ensure_ascii: bool = False,
+        indent: int | None = None,
+        separators: tuple[str, str] | None = None,
+        sort_keys: bool = False,
+    ) -> str:
+        return json.dumps(
+            value,
+            ensure_ascii=ensure_ascii,
+            indent=indent,
+            separators=separators,
+            sort_keys=sort_keys,
+        )
+
+    environment = ImmutableSandboxedEnvironment(
+        trim_blocks=True, lstrip_blocks=True, extensions=[Generation, loopcontrols]
+    )
+    environment.filters["tojson"] = tojson
+    environment.globals["raise_exception"] = refuse
+    environment.globals["strftime_now"] = lambda style: now().strftime(style)
+    return environment
