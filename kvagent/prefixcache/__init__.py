@@ -1,0 +1,11 @@
+"""What will a server take from its cache for this prompt?
+
+Simulators of vLLM's blocks and llama.cpp's slots, token for token. Pure: no clock, no network, no
+text; prompts are sequences of token ids.
+"""
+
+from __future__ import annotations
+
+from kvagent.prefixcache.hit import Hit, Loss
+
+__all__ = ["Hit", "Loss"]
