@@ -22,7 +22,7 @@ Session = Generator[Body, Message, None]
 _WORDS = (
     "block cache slot token prefix prompt agent tool result error file line test build fails with of "
     "the a in to server memory turn reads writes value of request 7 42 1024 0x1f main.py README :: -> é"
-).split()
+).split()  # noqa: SIM905
 
 TOOLS: Sequence[Mapping[str, Any]] = [
     {
