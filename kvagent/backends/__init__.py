@@ -7,10 +7,11 @@ the values that are exported here.
 from __future__ import annotations
 
 from kvagent.backends import llamacpp, openai, vllm
+from kvagent.backends.condition import condition, remedy
 from kvagent.backends.overflow import overflow_of
 from kvagent.backends.probe import learn, probe
 from kvagent.backends.usage import usage_of
-from kvagent.backends.values import Fetch, Fetched, Overflow, Server, Usage
+from kvagent.backends.values import Condition, Fault, Fetch, Fetched, Overflow, Server, Usage
 
 PROMPT_KEYS: frozenset[str] = openai.PROMPT_KEYS | vllm.PROMPT_KEYS | llamacpp.PROMPT_KEYS
 """Request keys, beside messages and tools, that shape the prompt or the cache key.
@@ -20,13 +21,17 @@ Each server's file says what a key of its own does.
 
 __all__ = [
     "PROMPT_KEYS",
+    "Condition",
+    "Fault",
     "Fetch",
     "Fetched",
     "Overflow",
     "Server",
     "Usage",
+    "condition",
     "learn",
     "overflow_of",
     "probe",
+    "remedy",
     "usage_of",
 ]

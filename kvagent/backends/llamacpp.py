@@ -10,10 +10,22 @@ from typing import Any, NamedTuple
 from urllib.parse import quote
 
 from kvagent.backends.openai import Listing
-from kvagent.backends.values import Fetch, Fetched, Server
-from kvagent.backends.wire import count, json_object, mapping, milliseconds, size, text
+from kvagent.backends.values import Condition, Fault, Fetch, Fetched, Server
+from kvagent.backends.wire import (
+    count,
+    json_list,
+    json_object,
+    mapping,
+    metrics,
+    milliseconds,
+    size,
+    text,
+    whole,
+)
 
 PROPS = Fetch("/props", "root")
+SLOTS = Fetch("/slots", "root")
+METRICS = Fetch("/metrics", "root")
 
 PROMPT_KEYS = frozenset(
     {
@@ -62,6 +74,20 @@ OVERFLOW_FIELDS = {
 """Where an error has the two numbers outside its message, however deep it is quoted."""
 
 
+REMEDIES: Mapping[Fault, str] = {
+    "caching_off": 'Send "cache_prompt": true, or start llama-server without --no-cache-prompt.',
+    "window_small": (
+        "Start llama-server with a larger -c: the slots share it, so it is slots x window, "
+        "unless --kv-unified lets each slot have all of it."
+    ),
+    "slots_few": (
+        "Start llama-server with as many slots (-np) and so many times the context (-c); else keep "
+        "its host prompt cache on (--cache-ram), large enough for every agent's prompt."
+    ),
+    "metrics_closed": "Start llama-server with --metrics.",
+}
+
+
 class Timings(NamedTuple):
     """``timings`` of a reply: tokens from the cache, tokens prefilled, tokens generated."""
 
@@ -106,6 +132,24 @@ def probe(found: Listing, model: str | None) -> Generator[Fetch, Fetched, Server
         window=_window(props) or size(mapping(found.entry.get("meta")).get("n_ctx")),
         slots=size(props.get("total_slots")),
         reports_cached=True,
+    )
+
+
+def condition() -> Generator[Fetch, Fetched, Condition]:
+    """Three GETs, two of which an operator may have closed. Prefixes are always kept, in slots."""
+    props = json_object((yield PROPS))
+    slots = [mapping(slot) for slot in json_list((yield SLOTS))]
+    said = metrics((yield METRICS))
+    asked, hit = (
+        said.get(f"llamacpp:prompt_tokens{name}_total") for name in ("", "_cached")
+    )  # the first one leaves out what was cached
+    return Condition(
+        caching=True,
+        running=sum(bool(slot.get("is_processing")) for slot in slots) if slots else None,
+        waiting=whole(said.get("llamacpp:requests_deferred")),
+        asked_tokens=None if asked is None or hit is None else whole(asked + hit),
+        hit_tokens=whole(hit),
+        template=text(props.get("chat_template")),
     )
 
 

@@ -6,8 +6,9 @@ server's own file beside this one.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,9 +65,40 @@ class Server:
     advice: str | None = None
 
 
+Fault = Literal[
+    "block_large",
+    "cached_not_reported",
+    "caching_off",
+    "metrics_closed",
+    "pool_small",
+    "slots_few",
+    "window_small",
+]
+"""What can be wrong with a server that serves agents; each server's file says what mends it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """What a server says of its cache and its work at this moment; ``None`` is what it does not say.
+
+    ``caching`` is whether prefixes are kept at all. ``kv_tokens`` is how many tokens of KV cache
+    there are for all conversations together. ``running`` and ``waiting`` are requests. Of all
+    prompt tokens since the start, ``asked_tokens``, ``hit_tokens`` came from the cache.
+    ``template`` is the text of the chat template.
+    """
+
+    caching: bool | None = None
+    kv_tokens: int | None = None
+    running: int | None = None
+    waiting: int | None = None
+    asked_tokens: int | None = None
+    hit_tokens: int | None = None
+    template: str | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class Fetch:
-    """A GET that a probe asks its driver for.
+    """A request that a flow asks its driver for: a GET, or a POST of ``json`` where there is some.
 
     ``path`` begins with a slash. It is appended to the root of the server (``root``), or to the
     client's own base URL, the one that ends in ``/v1`` (``api``). It goes out with the client's
@@ -75,6 +107,7 @@ class Fetch:
 
     path: str
     base: Literal["root", "api"]
+    json: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)

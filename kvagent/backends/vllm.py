@@ -10,8 +10,8 @@ from collections.abc import Generator, Mapping
 from typing import Any
 
 from kvagent.backends.openai import Listing
-from kvagent.backends.values import Fetch, Fetched, Server
-from kvagent.backends.wire import json_object, size, text
+from kvagent.backends.values import Condition, Fault, Fetch, Fetched, Server
+from kvagent.backends.wire import json_object, metrics, size, text, whole
 
 VERSION = Fetch("/version", "root")
 METRICS = Fetch("/metrics", "root")
@@ -43,6 +43,17 @@ NOT_REPORTED = (
 CACHING_OFF = (
     "Prefix caching is switched off in this vLLM: start it without --no-enable-prefix-caching."
 )
+
+REMEDIES: Mapping[Fault, str] = {
+    "caching_off": "Start vLLM without --no-enable-prefix-caching.",
+    "cached_not_reported": "Start vLLM with --enable-prompt-tokens-details.",
+    "window_small": "Start vLLM with a larger --max-model-len.",
+    "pool_small": (
+        "Give the cache more memory (--gpu-memory-utilization), make its tokens smaller "
+        "(--kv-cache-dtype fp8), or keep more of it in host memory (--kv-offloading-size GIB)."
+    ),
+    "block_large": "Start vLLM with a smaller --block-size, or a longer --max-model-len.",
+}
 
 # Before this version a reply without cached tokens (a miss) left the details out as if the
 # option were not set; since then 0 is reported as 0.
@@ -137,12 +148,37 @@ def probe(found: Listing, model: str | None) -> Generator[Fetch, Fetched, Server
     )
 
 
+def condition() -> Generator[Fetch, Fetched, Condition]:
+    """One GET: everything stands in the metrics."""
+    answer = yield METRICS
+    said = metrics(answer)
+    labels = cache_config(answer.body) if answer.status == 200 else {}
+    caching = labels.get("enable_prefix_caching", "").lower()
+    return Condition(
+        caching={"true": True, "false": False}.get(caching),
+        kv_tokens=_kv_tokens(labels),
+        running=whole(said.get("vllm:num_requests_running")),
+        waiting=whole(said.get("vllm:num_requests_waiting")),
+        asked_tokens=whole(said.get("vllm:prefix_cache_queries_total")),
+        hit_tokens=whole(said.get("vllm:prefix_cache_hits_total")),
+    )
+
+
 def cache_config(metrics: bytes) -> Mapping[str, str]:
     """The labels of the gauge ``vllm:cache_config_info``; of the first engine if there are more."""
     line = _CACHE_CONFIG.search(metrics)
     if line is None:
         return {}
     return dict(_LABEL.findall(line[1].decode("utf-8", "replace")))
+
+
+def _kv_tokens(labels: Mapping[str, str]) -> int | None:
+    """What the start-up line says; without that label, every block but the one that is never used."""
+    said, blocks = labels.get("kv_cache_size_tokens", ""), labels.get("num_gpu_blocks", "")
+    if said.isdecimal():
+        return int(said)
+    block = _block_size(labels)
+    return int(blocks) * block if blocks.isdecimal() and block else None
 
 
 def null_is_off(version: str | None) -> bool:

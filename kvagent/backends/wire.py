@@ -7,6 +7,7 @@ what its name says, else ``None`` (or an empty mapping), and never raise.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -60,3 +61,39 @@ def json_object(answer: Fetched) -> Mapping[str, Any]:
         return mapping(orjson.loads(answer.body))
     except orjson.JSONDecodeError:
         return _NOTHING
+
+
+def json_list(answer: Fetched) -> list[Any]:
+    """The JSON list of a good answer; empty for everything else."""
+    if not 200 <= answer.status < 300:
+        return []
+    try:
+        value = orjson.loads(answer.body)
+    except orjson.JSONDecodeError:
+        return []
+    return value if isinstance(value, list) else []
+
+
+_SAMPLE = re.compile(
+    rb"^([A-Za-z_:][A-Za-z0-9_:]*)(?:\{[^\n]*\})? +([-+0-9.eE]+|NaN|[+-]Inf)", re.MULTILINE
+)
+
+
+def metrics(answer: Fetched) -> Mapping[str, float]:
+    """Prometheus' text: name → value, summed over labels (the engines of one server)."""
+    values: dict[str, float] = {}
+    if answer.status == 200:
+        for name, number in _SAMPLE.findall(answer.body):
+            try:
+                value = float(number)
+            except ValueError:
+                continue
+            if math.isfinite(value):
+                key = name.decode()
+                values[key] = values.get(key, 0.0) + value
+    return values
+
+
+def whole(value: float | None) -> int | None:
+    """A metric's value as a count."""
+    return None if value is None else count(float(round(value)))
