@@ -26,6 +26,9 @@ COMMANDS = {
     "demo": Command(
         "kvagent.cli.demo", "Run an agent on a real llama.cpp, raw and wrapped, side by side."
     ),
+    "doctor": Command(
+        "kvagent.cli.doctor", "Examine a server: does it serve agents well, and what mends it?"
+    ),
     "rewrite": Command(
         "kvagent.cli.rewrite", "Write what kvagent would have sent for recorded chat requests."
     ),

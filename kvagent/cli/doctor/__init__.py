@@ -1,0 +1,55 @@
+"""Does this server serve agents well, and if not, what mends it?"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+
+def doctor(
+    base_url: Annotated[
+        str,
+        typer.Option(metavar="URL", help="As an OpenAI client takes it: http://HOST:PORT/v1"),
+    ],
+    api_key: Annotated[
+        str | None,
+        typer.Option(metavar="KEY", envvar="OPENAI_API_KEY", help="The server's key, if any."),
+    ] = None,
+    model: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Which model, where there are several.")
+    ] = None,
+    context: Annotated[
+        int, typer.Option(min=1, metavar="TOKENS", help="The window that your agent needs.")
+    ] = 8192,
+    agents: Annotated[
+        int, typer.Option(min=1, metavar="N", help="How many conversations go on at once.")
+    ] = 1,
+    passive: Annotated[
+        bool, typer.Option("--passive", help="Send no request, only look (GET).")
+    ] = False,
+    json: Annotated[bool, typer.Option("--json", help="The report as JSON.")] = False,
+) -> None:
+    """Examine a server: what it is, whether it keeps prefixes, and what costs agents their cache.
+
+    Sends two chat requests of one token, none to a server that is busy. The exit status is 0 when there is nothing to
+    mend, 1 when something was found, 2 when no server of models answers.
+    """
+    import orjson
+    from rich.console import Console
+
+    from kvagent.cli.connection import connect
+    from kvagent.cli.doctor.examination import examine
+    from kvagent.cli.doctor.findings import Needs, findings
+    from kvagent.cli.doctor.report import as_json, render
+
+    connection = connect(base_url, api_key)
+    facts = connection.run(examine(model, passive=passive))
+    found = list(findings(facts, Needs(context, agents)))
+    notes = [facts.not_tried] if facts.not_tried else []
+    if json:
+        typer.echo(orjson.dumps(as_json(facts, found, notes), option=orjson.OPT_INDENT_2).decode())
+    else:
+        Console().print(render(connection.api, facts, found, notes), highlight=False)
+    if found:
+        raise typer.Exit(1)

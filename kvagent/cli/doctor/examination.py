@@ -1,0 +1,97 @@
+"""What is asked of a server to find out how it serves agents?
+
+At most two chat requests of one token each, and none of a server that is busy: on a llama.cpp
+without a free slot they would push a conversation out. No I/O in here: the flow yields what to
+fetch.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Generator
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+from kvagent.backends import Condition, Fetch, Fetched, Server, Usage, condition, probe, usage_of
+
+Flow = Generator[Fetch, Fetched, "Facts"]
+
+_LEAST_WORDS = 300
+_WORDS = ("cache", "slot", "block", "token", "prompt", "window", "prefix", "turn")
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """The same prompt, sent twice: what the server said of each."""
+
+    first: Usage
+    second: Usage
+    hits_counted: int | None
+    """Cached tokens that the server's own metrics counted meanwhile; None where it has none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """All that was learnt."""
+
+    server: Server
+    condition: Condition
+    trial: Trial | None = None
+    not_tried: str = ""
+    """Why nothing was sent, in a sentence."""
+    refusal: str = ""
+    """How the server refused a chat request that it should have answered."""
+
+
+def examine(model: str | None, *, passive: bool) -> Flow:
+    """Ask the server; ``passive`` asks by GET alone."""
+    server = yield from probe(model)
+    before = yield from condition(server)
+    if passive:
+        return Facts(server, before, not_tried="Nothing was sent (--passive).")
+    busy = _busy(server, before)
+    if busy:
+        return Facts(server, before, not_tried=busy)
+    body = _body(server)
+    answers: list[Usage] = []
+    for _ in range(2):
+        answer = yield Fetch("/chat/completions", "api", body)
+        if answer.status != 200:
+            return Facts(server, before, refusal=_refusal(answer))
+        answers.append(usage_of(orjson.loads(answer.body)))
+    after = yield from condition(server)
+    hits = None
+    if before.hit_tokens is not None and after.hit_tokens is not None:
+        hits = after.hit_tokens - before.hit_tokens
+    return Facts(server, before, Trial(answers[0], answers[1], hits))
+
+
+def _busy(server: Server, now: Condition) -> str:
+    if now.waiting:
+        return f"The server is busy ({now.waiting} requests wait), so nothing was sent."
+    if server.slots and now.running is not None and now.running >= server.slots:
+        return f"All {server.slots} slots are at work, so nothing was sent."
+    return ""
+
+
+def _body(server: Server) -> dict[str, Any]:
+    """A prompt that nobody sent before, some blocks long, and well within the window."""
+    words = max(_LEAST_WORDS, 3 * (server.block_size or 0))
+    if server.window:
+        words = min(words, server.window // 4)  # a word has one token, or a few
+    text = " ".join(_WORDS[at % len(_WORDS)] for at in range(words))
+    message = {"role": "user", "content": f"{secrets.token_hex(8)} {text}"}
+    body: dict[str, Any] = {"messages": [message], "max_tokens": 1, "temperature": 0}
+    return body if server.model is None else {"model": server.model, **body}
+
+
+def _refusal(answer: Fetched) -> str:
+    if answer.status == 0:
+        return f"A chat request got no answer: {answer.body.decode(errors='replace')}."
+    try:
+        said = orjson.loads(answer.body)["error"]["message"]
+    except (orjson.JSONDecodeError, KeyError, TypeError):
+        said = answer.body[:200].decode(errors="replace")
+    return f"A chat request was refused ({answer.status}): {said}"
