@@ -1,0 +1,122 @@
+"""What can a chat template do to the prefix of a prompt, and what shows that it does?"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from os.path import commonprefix
+from typing import Any, Literal
+
+Code = Literal[
+    "arguments_rewritten",
+    "call_ids_rendered",
+    "content_trimmed",
+    "date_in_prompt",
+    "generation_prompt",
+    "ignored",
+    "late_system",
+    "reasoning_dropped",
+    "refused",
+    "results_merged",
+    "system_moved",
+    "tools_moved",
+    "turn_rewritten",
+]
+"""What a template does.
+
+``arguments_rewritten``: a call's arguments are not rendered in the letters in which they came.
+``call_ids_rendered``: ids of tool calls stand in the prompt, so new ones for old calls break it.
+``content_trimmed``: white space around a text is dropped, which the model has generated.
+``date_in_prompt``: the prompt changes with the day.
+``generation_prompt``: what asks for an answer is not how the answer is rendered later.
+``ignored``: a message of this kind is not rendered at all.
+``late_system``: a later system message is refused, or changes what stands before it.
+``reasoning_dropped``: reasoning that was in the prompt is left out later.
+``refused``: the template takes no such conversation.
+``results_merged``: results of parallel calls share one turn, so a late one opens it again.
+``system_moved``, ``tools_moved``: they move to a later message as the conversation grows.
+``turn_rewritten``: the last turn is rendered otherwise once another follows.
+"""
+
+GROWING: frozenset[Code] = frozenset(
+    {
+        "generation_prompt",
+        "reasoning_dropped",
+        "system_moved",
+        "tools_moved",
+        "turn_rewritten",
+    }
+)
+"""Those that break the prefix of a conversation to which messages are only added."""
+
+
+@dataclass(frozen=True, slots=True)
+class Parting:
+    """Two prompts and the character at which they part."""
+
+    before: str
+    after: str
+    at: int
+
+    @classmethod
+    def of(cls, before: str, after: str) -> Parting:
+        """Where ``after`` leaves ``before``; at its end where it does not."""
+        return cls(before, after, len(commonprefix((before, after))))
+
+    @property
+    def lost(self) -> int:
+        """Characters of ``before`` that ``after`` does not begin with."""
+        return len(self.before) - self.at
+
+    def around(self, width: int = 40) -> tuple[str, str, str]:
+        """What both have before the parting, and what each has behind it."""
+        at = self.at
+        return (
+            self.before[max(0, at - width) : at],
+            self.before[at : at + width],
+            self.after[at : at + width],
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Mend:
+    """A change of the request that helps."""
+
+    by: Literal["chat_template_kwargs", "resend_reasoning", "omit_reasoning", "system_message"]
+    lost: int
+    """Characters that are lost all the same; 0 is a prefix that holds."""
+    kwargs: Mapping[str, Any] = field(default_factory=dict)
+    """For ``chat_template_kwargs``. A date's value stands for the conversation's first day."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hazard:
+    """One thing that a template does, with the evidence."""
+
+    code: Code
+    where: str
+    """The growth or the question that showed it."""
+    parting: Parting | None = None
+    """The two renders; None where there is none because the template refuses."""
+    detail: str = ""
+    mended_by: tuple[Mend, ...] = ()
+    """What was tried and helps, the best first."""
+
+    @property
+    def lost(self) -> int:
+        """Characters of the tiny conversation that were lost."""
+        return self.parting.lost if self.parting else 0
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How a prompt fared when its conversation grew."""
+
+    lost: int | None
+    """Characters lost; None where either prompt was refused."""
+    refused: str = ""
+
+    def __str__(self) -> str:
+        if self.lost is None:
+            return "err"
+        return f"DIV(-{self.lost})" if self.lost else "ok"
