@@ -13,7 +13,7 @@ from kvagent.events import (
     TurnFinished,
     WindowFilling,
 )
-from kvagent.policy import Echo, Evict, Fraction, PinHead, Policy, Tokens, Volatile
+from kvagent.policy import Echo, Evict, Fraction, Hints, PinHead, Policy, Tokens, Volatile
 from kvagent.session import session
 from kvagent.stages import DEFAULT_STAGES, Edit, Fresh, Stage, Turn
 from kvagent.stores import MemoryStore, Store
@@ -32,6 +32,7 @@ __all__ = [
     "Evict",
     "Fraction",
     "Fresh",
+    "Hints",
     "MemoryStore",
     "Overflowed",
     "PinHead",

@@ -8,8 +8,8 @@ comes first: any error in here lets the original bytes out.
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Generator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from os import PathLike
 from threading import Lock
@@ -32,6 +32,7 @@ from kvagent.events import Bypassed, Edited, Event, Overflowed, Part, PrefixBrok
 from kvagent.fingerprint import digest, identity, meaning
 from kvagent.form import Form, continued, resumable, written
 from kvagent.head import HeadReader, HeadView
+from kvagent.hints import Hinter, added
 from kvagent.ledger import Ledger, Tree
 from kvagent.meter import Meter, part_of
 from kvagent.policy import Policy
@@ -56,6 +57,8 @@ class Call:
     body: bytes
     changed: bool
     """Whether ``body`` differs from the bytes that came in."""
+    headers: Mapping[str, str] = field(default_factory=dict)
+    """Headers to add."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +156,7 @@ class Engine:
         self.server: Server | None = None
         """What the server is and how large its window; None until it was asked."""
         self._reader = HeadReader(self.policy.volatile.patterns, PROMPT_KEYS)
+        self._hinter = Hinter(self.policy.hints)
         self._resumables = Resumables(self.policy.memory_bytes // 4)
         self._to_probe = self.policy.probe
         self._lock = Lock()
@@ -180,12 +184,7 @@ class Engine:
         if plan is None:
             yield Call(body, changed=False)
             return _settle_nothing
-        observing = self.policy.mode == "observe"
-        answer = (
-            yield Call(body, changed=False)
-            if observing
-            else Call(plan.form.body, plan.form.changed)
-        )
+        answer = yield self._call(plan, body)
         if answer.status >= 400:
             if answer.status == 503:  # still loading: it will say more of itself later
                 self._to_probe = self.policy.probe
@@ -409,6 +408,20 @@ class Engine:
         note = "\n\n" + "\n".join(NOTE + line for line in turn.notes)
         bearer.message = with_text_appended(bearer.message, note)
         bearer.noted = True
+
+    def _call(self, plan: _Plan, body: bytes) -> Call:
+        """The request as it goes out, hints included, which no stage and no memory sees."""
+        if self.policy.mode == "observe":
+            return Call(body, changed=False)
+        form, request = plan.form, plan.turn.request
+        role = plan.turn.head.key.hex()
+        fields = self._hinter.fields(
+            self.server, plan.conversation, role, plan.namespace, request.body
+        )
+        headers = self._hinter.headers(plan.conversation)
+        for name in (*fields, *headers):
+            plan.events.append(Edited(plan.conversation, "hints", name, 0))
+        return Call(added(form.body, fields), form.changed or bool(fields), headers)
 
     # -- settling
 

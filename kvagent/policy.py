@@ -225,6 +225,26 @@ class Evict(_Model):
     """Tools whose results are never shortened."""
 
 
+class Hints(_Model):
+    """Fields and headers that help a server keep a conversation's cache; all are off by default.
+
+    They change no prompt. A request that sets such a field itself keeps its own, and a server that
+    does not know a field is not sent it.
+    """
+
+    id_slot: Literal["conversation", "role"] | None = None
+    """llama.cpp: a slot for each conversation, or for each role (one system prompt and set of
+    tools), as long as there is one for everybody. So a sub-agent does not take its parent's."""
+    cache_salt: bool = False
+    """vLLM: tenants (namespaces) share no blocks, so none can find out by timing what another
+    sent. They then share no system prompt either."""
+    cache_prompt: bool = False
+    """llama.cpp: use the slot's tokens, also where the server is set not to."""
+    session_header: Annotated[str, Field(pattern=r"^[A-Za-z0-9-]+$")] | None = None
+    """The header by which a router of several replicas knows a conversation; its value is the
+    conversation's name."""
+
+
 class Policy(_Model):
     """All that a user can set. ``Policy(evict=None)`` switches a stage off."""
 
@@ -237,6 +257,7 @@ class Policy(_Model):
     volatile: Volatile = Volatile()
     echo: Echo | None = Echo()
     evict: Evict | None = Evict()
+    hints: Hints = Hints()
     warn_at: tuple[Annotated[float, Field(gt=0, le=1)], ...] = (0.70, 0.85, 0.95)
     """Shares of the window at which one warning each is given."""
     probe: bool = True

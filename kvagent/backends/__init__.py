@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from kvagent.backends import llamacpp, openai, vllm
 from kvagent.backends.condition import condition, remedy
+from kvagent.backends.hints import hint_fields
 from kvagent.backends.overflow import overflow_of
 from kvagent.backends.probe import learn, probe
 from kvagent.backends.usage import usage_of
-from kvagent.backends.values import Condition, Fault, Fetch, Fetched, Overflow, Server, Usage
+from kvagent.backends.values import Condition, Fault, Fetch, Fetched, Overflow, Server, Usage, Wish
 
 PROMPT_KEYS: frozenset[str] = openai.PROMPT_KEYS | vllm.PROMPT_KEYS | llamacpp.PROMPT_KEYS
 """Request keys, beside messages and tools, that shape the prompt or the cache key.
@@ -28,7 +29,9 @@ __all__ = [
     "Overflow",
     "Server",
     "Usage",
+    "Wish",
     "condition",
+    "hint_fields",
     "learn",
     "overflow_of",
     "probe",

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from urllib.parse import quote
 
 from kvagent.backends.openai import Listing
-from kvagent.backends.values import Condition, Fault, Fetch, Fetched, Server
+from kvagent.backends.values import Condition, Fault, Fetch, Fetched, Server, Wish
 from kvagent.backends.wire import (
     count,
     json_list,
@@ -151,6 +151,12 @@ def condition() -> Generator[Fetch, Fetched, Condition]:
         hit_tokens=whole(hit),
         template=text(props.get("chat_template")),
     )
+
+
+def hint_fields(wish: Wish) -> dict[str, Any]:
+    """A request waits for its slot if that is at work."""
+    fields: dict[str, Any] = {} if wish.slot is None else {"id_slot": wish.slot}
+    return {**fields, "cache_prompt": True} if wish.keep else fields
 
 
 def _is_props(props: Mapping[str, Any]) -> bool:

@@ -97,6 +97,19 @@ class Condition:
 
 
 @dataclass(frozen=True, slots=True)
+class Wish:
+    """What a request may ask of the cache beside its prompt.
+
+    ``slot`` is the slot to be computed in, ``salt`` separates what may be shared from what may
+    not, ``keep`` asks for the slot's tokens to be used where the server is set not to.
+    """
+
+    slot: int | None = None
+    salt: str | None = None
+    keep: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Fetch:
     """A request that a flow asks its driver for: a GET, or a POST of ``json`` where there is some.
 

@@ -10,7 +10,7 @@ from collections.abc import Generator, Mapping
 from typing import Any
 
 from kvagent.backends.openai import Listing
-from kvagent.backends.values import Condition, Fault, Fetch, Fetched, Server
+from kvagent.backends.values import Condition, Fault, Fetch, Fetched, Server, Wish
 from kvagent.backends.wire import json_object, metrics, size, text, whole
 
 VERSION = Fetch("/version", "root")
@@ -162,6 +162,11 @@ def condition() -> Generator[Fetch, Fetched, Condition]:
         asked_tokens=whole(said.get("vllm:prefix_cache_queries_total")),
         hit_tokens=whole(said.get("vllm:prefix_cache_hits_total")),
     )
+
+
+def hint_fields(wish: Wish) -> dict[str, Any]:
+    """A salt is part of the first block's hash, so of the whole chain's."""
+    return {} if wish.salt is None else {"cache_salt": wish.salt}
 
 
 def cache_config(metrics: bytes) -> Mapping[str, str]:

@@ -153,8 +153,8 @@ class Exchange:
     def outgoing(self, call: Call) -> Any:
         """The request to be sent: the caller's own, unless something is to change."""
         request = self._request
-        if call.changed or self._session is not None:
-            request = _rebuilt(request, call.body)
+        if call.changed or call.headers or self._session is not None:
+            request = _rebuilt(request, call.body, call.headers)
         self._began = perf_counter()
         return request
 
@@ -183,13 +183,22 @@ class Exchange:
         return self.response
 
 
-def _rebuilt(request: Any, body: bytes) -> Any:
-    """A request of the same library and class with another body, and without the session."""
+def _rebuilt(request: Any, body: bytes, added: Mapping[str, str]) -> Any:
+    """A request of the same library and class with another body and more headers.
+
+    The session's own header stays here, and a header that the caller set goes before an added one.
+    """
     length = str(len(body)).encode()
     headers = [
         (name, length if name.lower() == b"content-length" else value)
         for name, value in request.headers.raw
         if name.lower() != SESSION
+    ]
+    there = {name.lower() for name, _ in headers}
+    headers += [
+        (name.encode(), value.encode())
+        for name, value in added.items()
+        if name.lower().encode() not in there
     ]
     return type(request)(
         request.method,

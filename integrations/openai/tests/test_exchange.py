@@ -17,7 +17,7 @@ from pydantic import BaseModel
 
 import kvagent
 import kvagent.engine
-from kvagent import Engine
+from kvagent import Engine, Hints, Policy
 from kvagent.events import Bypassed, Event, TurnFinished
 from kvagent_openai import engine_of, wrap
 
@@ -375,6 +375,17 @@ async def test_the_session_header_is_read_and_taken_off(
     assert [event.conversation for event in happened if isinstance(event, TurnFinished)] == [
         "ticket-4711"
     ]
+
+
+async def test_a_router_is_told_the_conversation(
+    make: Make, plain_kind: str, server: NullServer
+) -> None:
+    policy = Policy(probe=False, hints=Hints(session_header="X-Session-Id"))
+    client = wrap(make(plain_kind), policy=policy)
+    with kvagent.session("ticket-4711"):
+        await create(client, PLAIN)
+    await create(client.with_options(default_headers={"x-session-id": "mine"}), PLAIN)
+    assert [seen.header("x-session-id") for seen in server.seen] == ["ticket-4711", "mine"]
 
 
 async def test_sessions_follow_tasks_and_threads(make: Make, server: NullServer) -> None:
