@@ -64,6 +64,8 @@ class LlamaCpp:
         threads: CPU threads that compute.
         cache_ram_mib: the host's cache of whole prompts, in MiB; 0 is none, so only the slots remember.
         parse_tool_calls: False gives every reply as plain text, also where the model wrote a tool call.
+        params: any more of the server's settings, under the names that ``xllamacpp.CommonParams`` has for them
+            (``kv_unified``, ``swa_full``, ``n_ctx_checkpoints``, …); a ggml type by its name (``"q8_0"``).
 
     Raises:
         ServerError: on entering the block, if a package is missing or the server does not come up.
@@ -79,6 +81,7 @@ class LlamaCpp:
         threads: int = 2,
         cache_ram_mib: int = 0,
         parse_tool_calls: bool = True,
+        **params: float | str | dict[str, str],
     ) -> None:
         self._model = model
         self._settings: dict[str, Any] = {
@@ -88,6 +91,7 @@ class LlamaCpp:
             "threads": threads,
             "cache_ram_mib": cache_ram_mib,
             "parse_tool_calls": parse_tool_calls,
+            "params": params,
         }
         self._process: subprocess.Popen[str] | None = None
         self._log: IO[bytes] | None = None
@@ -214,6 +218,13 @@ def serve(settings: dict[str, Any]) -> None:
     params.force_pure_content_parser = not settings["parse_tool_calls"]
     if settings["template"]:
         params.chat_template = Path(settings["template"]).read_text(encoding="utf-8")
+    for name, value in settings["params"].items():
+        is_type = name.startswith("cache_type_")
+        setattr(
+            params,
+            name,
+            xllamacpp.ggml_type[f"GGML_TYPE_{value.upper()}"] if is_type else value,
+        )
     server = xllamacpp.Server(params)
     print(server.listening_address, flush=True)
     sys.stdin.buffer.read()

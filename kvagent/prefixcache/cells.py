@@ -1,0 +1,106 @@
+"""Which positions of each sequence are still in llama.cpp's memory of sliding-window layers?
+
+Tokens lie in cells, in the order in which they found room. A cell whose token has left the window
+of its sequence is free for anyone, so what is left of a sequence depends on where others wrote.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+_PAD = 256
+
+
+def window_cells(n_ctx: int, window: int, sequences: int, n_ubatch: int) -> int:
+    """How many cells a stream has for ``sequences`` windows: padded, and no more than ``n_ctx``."""
+    return -(-min(n_ctx, window * sequences + n_ubatch) // _PAD) * _PAD
+
+
+class Cells:
+    """Cells in ``streams`` (one for all sequences, or one for each) of ``size``, for ``window`` tokens."""
+
+    def __init__(self, size: int, streams: int, window: int) -> None:
+        self._window = window
+        self._cells: list[list[tuple[int, int] | None]] = [[None] * size for _ in range(streams)]
+        self._heads = [0] * streams
+        self._used = [0] * streams
+        self._where: dict[int, dict[int, int]] = {}  # sequence → position → cell
+
+    def first(self, sequence: int) -> int:
+        """The lowest position that is there, -1 if none is."""
+        return min(self._where.get(sequence, ()), default=-1)
+
+    def last(self, sequence: int) -> int:
+        """The highest position that is there, -1 if none is."""
+        return max(self._where.get(sequence, ()), default=-1)
+
+    def keep(self, sequence: int, length: int) -> None:
+        """Free the positions from ``length`` on."""
+        where = self._where.get(sequence, {})
+        self._free(sequence, [position for position in where if position >= length])
+
+    def place(self, sequence: int, positions: Sequence[int]) -> bool:
+        """Find cells for one batch of tokens and take them; False if there is no room."""
+        found = self._find(sequence, len(positions))
+        if found is None:
+            return False
+        stream = self._stream(sequence)
+        cells = self._cells[stream]
+        overwritten: dict[int, int] = {}
+        for cell, position in zip(found, positions, strict=True):
+            held = cells[cell]
+            if held is None:
+                self._used[stream] += 1
+            else:
+                owner, old = held
+                overwritten[owner] = max(overwritten.get(owner, -1), old)
+                del self._where[owner][old]
+            cells[cell] = sequence, position
+            self._where.setdefault(sequence, {})[position] = cell
+        # What is left of a sequence has no holes: all below what was overwritten goes too.
+        for owner, until in overwritten.items():
+            self._free(owner, [old for old in self._where[owner] if old <= until])
+        self._heads[stream] = found[-1] + 1
+        return True
+
+    def saved(self, sequence: int) -> list[int]:
+        """The positions that a saved state holds: those in the window, in the order of their cells."""
+        where = self._where.get(sequence, {})
+        last = self.last(sequence)
+        in_window = [position for position in where if last - position < self._window]
+        return sorted(in_window, key=where.__getitem__)
+
+    def restore(self, sequence: int, positions: Sequence[int]) -> bool:
+        """Put a saved state in the place of what the sequence has."""
+        self.keep(sequence, 0)
+        return not positions or self.place(sequence, positions)
+
+    def _stream(self, sequence: int) -> int:
+        return sequence if len(self._cells) > 1 else 0
+
+    def _find(self, sequence: int, count: int) -> list[int] | None:
+        stream = self._stream(sequence)
+        cells = self._cells[stream]
+        head = self._heads[stream]
+        if head > self._used[stream] + 2 * count:
+            head = 0
+        ends = {owner: self.last(owner) + 1 for owner in self._where}
+        found: list[int] = []
+        for cell in (*range(head, len(cells)), *range(head)):
+            held = cells[cell]
+            if held is None or ends[held[0]] - held[1] >= self._window:
+                found.append(cell)
+                if len(found) == count:
+                    return found
+        return None
+
+    def _free(self, sequence: int, positions: Sequence[int]) -> None:
+        if not positions:
+            return
+        stream = self._stream(sequence)
+        where = self._where[sequence]
+        freed = [where.pop(position) for position in positions]
+        for cell in freed:
+            self._cells[stream][cell] = None
+        self._used[stream] -= len(freed)
+        self._heads[stream] = min(self._heads[stream], *freed)

@@ -1,0 +1,68 @@
+"""What is the longest prefix that these tokens share with anything seen before?"""
+
+from __future__ import annotations
+
+from array import array
+from dataclasses import dataclass, field
+
+Tokens = array  # of ids, typecode "q": slices of two compare at memory speed
+
+
+def tokens(ids: object) -> Tokens[int]:
+    """Any sequence of token ids in the form that this package compares fast."""
+    return array("q", ids)  # type: ignore[call-overload,no-any-return]
+
+
+def common_prefix(one: Tokens[int], other: Tokens[int], start: int = 0) -> int:
+    """How many tokens are the same from the beginning on; the first ``start`` of them are known to be.
+
+    In slices that first grow and then halve: a few dozen comparisons however long the prompt is.
+    """
+    end = min(len(one), len(other))
+    step = 64
+    while start < end and step:
+        until = min(start + step, end)
+        if one[start:until] == other[start:until]:
+            start, step = until, step * 4
+        else:
+            end, step = until - 1, (until - start) // 2
+    return start
+
+
+@dataclass(slots=True)
+class _Node:
+    label: Tokens[int]
+    below: dict[int, _Node] = field(default_factory=dict)
+
+
+class Seen:
+    """Every sequence added, as a tree that holds what they share once."""
+
+    def __init__(self) -> None:
+        self._root = _Node(tokens(()))
+
+    def longest(self, sequence: Tokens[int]) -> int:
+        """The length of the longest prefix of ``sequence`` that begins any sequence added."""
+        node, at = self._root, 0
+        while at < len(sequence) and (child := node.below.get(sequence[at])):
+            rest = sequence[at : at + len(child.label)]
+            same = common_prefix(child.label, rest)
+            at += same
+            if same < len(child.label):
+                break
+            node = child
+        return at
+
+    def add(self, sequence: Tokens[int]) -> None:
+        """Remember ``sequence``; its tokens are copied."""
+        node, at = self._root, 0
+        while at < len(sequence):
+            child = node.below.get(sequence[at])
+            if child is None:
+                node.below[sequence[at]] = _Node(sequence[at:])
+                return
+            same = common_prefix(child.label, sequence[at : at + len(child.label)])
+            if same < len(child.label):
+                lower = _Node(child.label[same:], child.below)
+                child.label, child.below = child.label[:same], {lower.label[0]: lower}
+            node, at = child, at + same
