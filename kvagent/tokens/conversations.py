@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 Message = dict[str, Any]
@@ -24,7 +24,7 @@ FOLLOW_UP = "And how about the day after?"
 LATE = "From here on answer in one short line"
 TOOL_NOTE = (
     "Forecast of the weather for one city over some days, by day, with highs and lows, the "
-    "chance of rain and the wind that is to be expected"
+    "chance of rain, the wind that is to be expected, sunrise, sunset and the moon, hour by hour"
 )
 CALL_ID = "kvagentA1"
 """Nine letters and digits: the Mistral templates take no other."""
@@ -49,8 +49,8 @@ TOOLS: list[Message] = [
     }
 ]
 
-FIRST_CLOCK = datetime(2031, 3, 14, 9, 26, 53)
-SECOND_CLOCK = datetime(2042, 11, 27, 18, 41, 7)
+FIRST_CLOCK = datetime(2031, 3, 14, 9, 26, 53, tzinfo=UTC)
+SECOND_CLOCK = datetime(2042, 11, 27, 18, 41, 7, tzinfo=UTC)
 """Two clocks that differ in whatever a prompt may show of a date or a time."""
 
 
@@ -91,11 +91,11 @@ class Growth:
 
     def before(self) -> dict[str, Any]:
         """The first request's body."""
-        return self._body(self._history(), self.prompted)
+        return self._body(self._history(), prompted=self.prompted)
 
     def unprompted(self) -> dict[str, Any]:
         """The first request's body, with no generation prompt."""
-        return self._body(self._history(), False)
+        return self._body(self._history(), prompted=False)
 
     def after(self) -> dict[str, Any]:
         """The later request's body."""
@@ -108,14 +108,16 @@ class Growth:
             elif what == "system":
                 messages.append(system(LATE))
             else:
-                messages.append(
-                    assistant(FINAL if what == "final" else GREETING, self.reasoning)
-                )
-        return self._body(messages, True)
+                messages.append(assistant(FINAL if what == "final" else GREETING, self.reasoning))
+        return self._body(messages, prompted=True)
 
     def with_kwargs(self, kwargs: Mapping[str, Any]) -> Growth:
         """The same with more ``chat_template_kwargs``."""
         return replace(self, kwargs={**(self.kwargs or {}), **kwargs})
+
+    def with_reasoning(self, reasoning: bool) -> Growth:
+        """The same with the reasoning sent again or not."""
+        return replace(self, reasoning=reasoning)
 
     def _history(self) -> list[Message]:
         messages = [system(SYSTEM), user(QUESTION)]
@@ -123,7 +125,7 @@ class Growth:
             messages += step(self.reasoning)
         return messages
 
-    def _body(self, messages: list[Message], prompted: bool) -> dict[str, Any]:
+    def _body(self, messages: list[Message], *, prompted: bool) -> dict[str, Any]:
         return body(messages, tools=self.tools, prompted=prompted, kwargs=self.kwargs)
 
 
@@ -140,14 +142,21 @@ PRESERVE: Mapping[str, Any] = {
 GROWTHS = (
     Growth("turn", 0, ("greeting", "user"), tools=False),
     Growth("turn_thinking", 0, ("greeting", "user"), tools=False, kwargs=THINKING),
-    Growth("turn_no_thinking", 0, ("greeting", "user"), False, tools=False, kwargs=NO_THINKING),
+    Growth(
+        "turn_no_thinking",
+        0,
+        ("greeting", "user"),
+        reasoning=False,
+        tools=False,
+        kwargs=NO_THINKING,
+    ),
     Growth("turn_with_tools", 0, ("greeting", "user")),
     Growth("tool_step", 1, ("step",)),
-    Growth("tool_step_bare", 1, ("step",), False),
+    Growth("tool_step_bare", 1, ("step",), reasoning=False),
     Growth("steer", 1, ("user",), prompted=False),
-    Growth("steer_bare", 1, ("user",), False, prompted=False),
+    Growth("steer_bare", 1, ("user",), reasoning=False, prompted=False),
     Growth("after_loop", 1, ("final", "user")),
-    Growth("after_loop_bare", 1, ("final", "user"), False),
+    Growth("after_loop_bare", 1, ("final", "user"), reasoning=False),
 )
 """``_bare``: the same without the reasoning."""
 

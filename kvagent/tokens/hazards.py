@@ -4,24 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from os.path import commonprefix
 from typing import Any, Literal
 
-Code = Literal[
-    "arguments_rewritten",
-    "call_ids_rendered",
-    "content_trimmed",
-    "date_in_prompt",
+GrowthCode = Literal[
     "generation_prompt",
-    "ignored",
-    "late_system",
     "reasoning_dropped",
     "refused",
-    "results_merged",
     "system_moved",
     "tools_moved",
     "turn_rewritten",
 ]
+"""What can happen to a conversation to which messages are only added."""
+
+Code = (
+    GrowthCode
+    | Literal[
+        "arguments_rewritten",
+        "call_ids_rendered",
+        "content_trimmed",
+        "date_in_prompt",
+        "ignored",
+        "late_system",
+        "results_merged",
+    ]
+)
 """What a template does.
 
 ``arguments_rewritten``: a call's arguments are not rendered in the letters in which they came.
@@ -38,17 +44,6 @@ Code = Literal[
 ``turn_rewritten``: the last turn is rendered otherwise once another follows.
 """
 
-GROWING: frozenset[Code] = frozenset(
-    {
-        "generation_prompt",
-        "reasoning_dropped",
-        "system_moved",
-        "tools_moved",
-        "turn_rewritten",
-    }
-)
-"""Those that break the prefix of a conversation to which messages are only added."""
-
 
 @dataclass(frozen=True, slots=True)
 class Parting:
@@ -61,7 +56,10 @@ class Parting:
     @classmethod
     def of(cls, before: str, after: str) -> Parting:
         """Where ``after`` leaves ``before``; at its end where it does not."""
-        return cls(before, after, len(commonprefix((before, after))))
+        for at, (one, other) in enumerate(zip(before, after, strict=False)):
+            if one != other:
+                return cls(before, after, at)
+        return cls(before, after, min(len(before), len(after)))
 
     @property
     def lost(self) -> int:
@@ -78,11 +76,14 @@ class Parting:
         )
 
 
+Means = Literal["chat_template_kwargs", "resend_reasoning", "omit_reasoning", "system_message"]
+
+
 @dataclass(frozen=True, slots=True)
 class Mend:
     """A change of the request that helps."""
 
-    by: Literal["chat_template_kwargs", "resend_reasoning", "omit_reasoning", "system_message"]
+    by: Means
     lost: int
     """Characters that are lost all the same; 0 is a prefix that holds."""
     kwargs: Mapping[str, Any] = field(default_factory=dict)
