@@ -6,6 +6,7 @@ from kvagent.adapters import wrap
 from kvagent.engine import Engine
 from kvagent.events import (
     Bypassed,
+    CacheMissed,
     Edited,
     Event,
     Overflowed,
@@ -24,6 +25,7 @@ __version__ = "0.1.0"
 __all__ = [
     "DEFAULT_STAGES",
     "Bypassed",
+    "CacheMissed",
     "Echo",
     "Edit",
     "Edited",

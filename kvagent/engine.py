@@ -460,6 +460,8 @@ class Engine:
             ttft_s,
             self.window,
             again=not turn.tail,
+            server=self.server,
+            whole=not plan.broken,
         )
         if sent and usage.prompt_tokens is not None:
             sent[-1] = replace(sent[-1], tokens=usage.prompt_tokens)

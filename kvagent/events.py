@@ -28,6 +28,9 @@ Cause = Literal[
 ]
 """Why a prefix broke, or would have without kvagent."""
 
+MissCause = Literal["evicted", "restart", "slot_lost", "template"]
+"""Why, most likely, a server took less from its cache than it had been sent."""
+
 Part = Literal["head", "user", "assistant", "tool"]
 
 
@@ -100,6 +103,21 @@ class TurnFinished:
 
 
 @dataclass(frozen=True, slots=True)
+class CacheMissed:
+    """The prompt only grew, yet the server had less of it in its cache than it was sent before."""
+
+    conversation: str
+    expected_tokens: int
+    """What the server was sent with the last turn, in whole blocks; a lower bound."""
+    cached_tokens: int
+    """What it took, by its own count."""
+    cause: MissCause
+    """The likely one: ``evicted`` or ``slot_lost`` to other conversations; ``template``: the chat
+    template renders old messages anew, or layers of its model cannot go back; ``restart``."""
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class WindowFilling:
     """Prompt and reply fill this share of the window; told once a share and conversation."""
 
@@ -118,4 +136,4 @@ class Bypassed:
     error: BaseException | None = None
 
 
-Event = Edited | PrefixBroken | Overflowed | TurnFinished | WindowFilling | Bypassed
+Event = Edited | PrefixBroken | Overflowed | TurnFinished | CacheMissed | WindowFilling | Bypassed

@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from threading import Lock
 
-from kvagent.backends import Usage
+from kvagent.backends import Server, Usage
 from kvagent.entry import Facts
 from kvagent.events import Event, Part, TurnFinished, WindowFilling
+from kvagent.missed import Misses
 
 # Turns over which growth is averaged.
 _GROWTHS = 8
@@ -33,6 +34,7 @@ class Meter:
     def __init__(self, warn_at: Iterable[float]) -> None:
         self._warn_at = sorted(warn_at)
         self._ratio: dict[Part, float] = dict.fromkeys(_PARTS, _TOKENS_PER_BYTE)
+        self._misses = Misses()
         self._lock = Lock()
         self.turns = 0
         self.prompt_tokens = 0
@@ -59,11 +61,15 @@ class Meter:
         ttft_s: float | None,
         window: int | None,
         again: bool,
+        *,
+        server: Server | None = None,
+        whole: bool = False,
     ) -> tuple[Facts, list[Event]]:
         """Account for an answered turn: what is now known of it, and the events to tell.
 
         ``added`` are the estimated tokens of what this request added to the one ``before``;
-        ``again`` marks a request that was answered already and is no turn of its own.
+        ``again`` marks a request that was answered already and is no turn of its own. ``whole``
+        says that this prompt begins with the whole prompt ``before``, as far as it is sent.
         """
         prompt, cached, completion = (
             usage.prompt_tokens,
@@ -85,6 +91,8 @@ class Meter:
             self.cached_tokens += cached or 0
             self._told_of += 0 if prompt is None or cached is None else prompt
             self.completion_tokens += completion or 0
+            known = before.prompt_tokens if before is not None and whole else None
+            missed = self._misses.judge(conversation, known, cached, server)
         number = (before.turn if before else 0) + (0 if again and before else 1)
         events: list[Event] = [
             TurnFinished(
@@ -102,6 +110,8 @@ class Meter:
             )
         ]
         warned = before.warned if before else 0.0
+        if missed is not None:
+            events.append(missed)
         if window and used is not None:
             passed = [share for share in self._warn_at if share > warned and used >= share * window]
             for share in passed:

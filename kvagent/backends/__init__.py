@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from kvagent.backends import llamacpp, openai, vllm
 from kvagent.backends.condition import condition, remedy
+from kvagent.backends.crowding import crowded_out
 from kvagent.backends.hints import hint_fields
 from kvagent.backends.overflow import overflow_of
 from kvagent.backends.probe import learn, probe
@@ -31,6 +32,7 @@ __all__ = [
     "Usage",
     "Wish",
     "condition",
+    "crowded_out",
     "hint_fields",
     "learn",
     "overflow_of",

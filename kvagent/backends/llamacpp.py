@@ -22,6 +22,7 @@ from kvagent.backends.wire import (
     text,
     whole,
 )
+from kvagent.events import MissCause
 
 PROPS = Fetch("/props", "root")
 SLOTS = Fetch("/slots", "root")
@@ -40,6 +41,9 @@ PROMPT_KEYS = frozenset(
 )
 
 _OWNER = "llamacpp"
+
+CROWDED_OUT: MissCause = "slot_lost"
+"""Another conversation was given the slot."""
 
 _N = "[0-9]{1,12}"
 

@@ -12,6 +12,7 @@ from typing import Any
 from kvagent.backends.openai import Listing
 from kvagent.backends.values import Condition, Fault, Fetch, Fetched, Server, Wish
 from kvagent.backends.wire import json_object, metrics, size, text, whole
+from kvagent.events import MissCause
 
 VERSION = Fetch("/version", "root")
 METRICS = Fetch("/metrics", "root")
@@ -66,6 +67,9 @@ _BLOCK_LABELS = ("cache_hit_alignment_tokens", "effective_attention_block_size",
 _CACHE_CONFIG = re.compile(rb"^vllm[:_]cache_config_info\{(.*)\}", re.MULTILINE)
 _LABEL = re.compile(r'([A-Za-z_][A-Za-z0-9_]*)="((?:[^"\\]|\\.)*)"')
 _RELEASE = re.compile(r"v?([0-9]{1,6})\.([0-9]{1,6})")
+
+CROWDED_OUT: MissCause = "evicted"
+"""Blocks make room for others, the least recently used first."""
 
 _N = "[0-9]{1,12}"
 _LIMIT = rf"maximum context length is (?P<window>{_N}) tokens"
