@@ -18,7 +18,8 @@ from kvagent.backends import Condition, Fetch, Fetched, Server, Usage, condition
 
 Flow = Generator[Fetch, Fetched, "Facts"]
 
-_LEAST_WORDS = 300
+_LEAST_WORDS = 300  # more than any usual block, where its size is not said
+_WORDS_WITHOUT_BLOCKS = 60
 _WORDS = ("cache", "slot", "block", "token", "prompt", "window", "prefix", "turn")
 
 
@@ -78,7 +79,9 @@ def _busy(server: Server, now: Condition) -> str:
 
 def _body(server: Server) -> dict[str, Any]:
     """A prompt that nobody sent before, some blocks long, and well within the window."""
-    words = max(_LEAST_WORDS, 3 * (server.block_size or 0))
+    words = 3 * server.block_size if server.block_size else _WORDS_WITHOUT_BLOCKS
+    if server.slots is None:
+        words = max(words, _LEAST_WORDS)
     if server.window:
         words = min(words, server.window // 4)  # a word has one token, or a few
     text = " ".join(_WORDS[at % len(_WORDS)] for at in range(words))
