@@ -1,64 +1,97 @@
-"""What does a server hand to its chat template for one request?
+"""What does a server tokenise for a chat request?
 
-Each server changes a request before its template sees it. How is in the server's own file beside
-this one; the values that come out are the same for all.
+Each server changes a request before its chat template sees it, renders the template in its own way,
+and finishes the text. How is in the server's own files beside this one; here are the values that
+are the same for all.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Protocol
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    import jinja2
 
 
 class PromptError(ValueError):
-    """The server would refuse this request, or what it makes of it is not known here.
+    """The server refuses this request, or what it makes of it is not known here.
 
-    The message says what to send, or to pass, instead.
+    The message says what to send or to pass instead.
     """
 
 
 class Template(Protocol):
-    """What a dialect may ask of a chat template before it prepares a request for it."""
+    """What a dialect asks of a chat template."""
 
     @property
     def source(self) -> str:
         """The template's text."""
 
     @property
+    def variables(self) -> Mapping[str, Any]:
+        """What it is rendered with beside the request, such as ``bos_token``."""
+
+    @property
     def undeclared(self) -> frozenset[str]:
         """The variables that it reads and does not set."""
 
-    def render(
-        self,
-        messages: Sequence[Mapping[str, Any]],
-        tools: Sequence[Mapping[str, Any]] | None = None,
-        *,
-        add_generation_prompt: bool = True,
-        variables: Mapping[str, Any] | None = None,
-    ) -> str:
-        """The prompt."""
+    def __hash__(self) -> int:
+        """What is learnt of a template is kept under it."""
+
+    def now(self) -> datetime:
+        """The time that it prints."""
+
+    def fill(self, variables: Mapping[str, Any]) -> str:
+        """The template with exactly these variables and its own."""
 
 
 @dataclass(frozen=True, slots=True)
-class TemplateInput:
-    """What the template is rendered with."""
+class Edges:
+    """The tokens, as text, that a tokenizer adds at both ends of a prompt; "" is none."""
 
-    messages: Sequence[Mapping[str, Any]]
-    tools: Sequence[Mapping[str, Any]] | None = None
-    add_generation_prompt: bool = True
-    variables: Mapping[str, Any] = field(default_factory=dict)
+    first: str = ""
+    last: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """The text that is tokenised, and whether the tokenizer adds its edges to it."""
+
+    text: str
+    add_special: bool
+
+
+def _as_written(source: str) -> str:
+    return source
+
+
+def _as_jinja(_: jinja2.Environment) -> None:
+    return None
 
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """One server's way from a request body to the tokens of its prompt.
+    """One server's way from the body of a chat request to the text of its prompt.
 
-    ``finish`` takes the request's body, the template's input and the rendered text, and gives the
-    text that is tokenised. ``add_special`` says whether the tokenizer's own first and last tokens
-    (bos, eos) are added to it.
+    ``prompt`` takes the body (parsed JSON, left as it is), the template and the tokenizer's edges.
+    ``mend`` changes a template's source as the server does when it loads it, ``adapt`` makes a
+    jinja2 environment render as the server's engine does. ``default_template`` stands in for a
+    model that has none.
     """
 
     name: str
-    prepare: Callable[[Mapping[str, Any], Template], TemplateInput]
-    tojson: Callable[..., str] | None = None
+    prompt: Callable[[Mapping[str, Any], Template, Edges], Prompt]
+    mend: Callable[[str], str] = _as_written
+    adapt: Callable[[jinja2.Environment], None] = _as_jinja
+    default_template: str | None = None
+
+
+def messages_of(body: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
+    """The body's messages; ``PromptError`` if it has none, or something else in their place."""
+    messages = body.get("messages")
+    if not isinstance(messages, list) or not all(isinstance(each, Mapping) for each in messages):
+        raise PromptError("the body has no list of messages: pass the body of a chat request")
+    return messages

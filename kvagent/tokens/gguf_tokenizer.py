@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from kvagent.backends.prompt import Edges
 from kvagent.gguf import GGUF
 from kvagent.tokens.byte_level import ByteLevel
 from kvagent.tokens.pre_types import PRE_TYPES
@@ -47,6 +48,9 @@ class GGUFTokenizer:
         self._specials = Specials(dict(self._special(ids)))
         self._bos = self._edge("bos", default=adds_bos)
         self._eos = self._edge("eos", default=False)
+        self.edges = Edges(
+            *("".join(map(self.tokens.__getitem__, edge)) for edge in (self._bos, self._eos))
+        )
 
     def encode(self, text: str, *, add_special: bool = False) -> list[int]:
         """The ids of ``text``, special tokens in it included.

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from kvagent.backends.llamacpp_prompt import LLAMACPP
-from kvagent.backends.prompt import Dialect
+from kvagent.backends.prompt import Dialect, Prompt
 from kvagent.gguf import GGUF
 from kvagent.tokens.gguf_tokenizer import GGUFTokenizer
 from kvagent.tokens.template import ChatTemplate
@@ -41,22 +41,21 @@ class Model:
         tokenizer = GGUFTokenizer(gguf)
         source = template or gguf.metadata["tokenizer.chat_template"]
         variables = {f"{name}_token": tokenizer.token(name) or "" for name in ("bos", "eos")}
-        return cls(ChatTemplate(source, variables), tokenizer, dialect)
+        made = ChatTemplate(dialect.mend(source), variables, adapt=dialect.adapt)
+        return cls(made, tokenizer, dialect)
 
     def prompt(self, body: Mapping[str, Any]) -> str:
         """The text that the server tokenises for this request."""
-        given = self.dialect.prepare(body, self.template)
-        return self.template.render(
-            given.messages,
-            given.tools,
-            add_generation_prompt=given.add_generation_prompt,
-            variables=given.variables,
-        )
+        return self._prompt(body).text
 
     def tokens(self, body: Mapping[str, Any]) -> list[int]:
         """The ids that the server computes on for this request."""
-        return self.tokenizer.encode(self.prompt(body), add_special=True)
+        prompt = self._prompt(body)
+        return self.tokenizer.encode(prompt.text, add_special=prompt.add_special)
 
     def count(self, text: str) -> int:
         """The tokens of a text as it stands within a prompt."""
         return len(self.tokenizer.encode(text))
+
+    def _prompt(self, body: Mapping[str, Any]) -> Prompt:
+        return self.dialect.prompt(body, self.template, self.tokenizer.edges)

@@ -33,6 +33,7 @@ class ChatTemplate:
         source: the jinja text.
         variables: what the template may use beside the messages, such as ``bos_token``.
         now: the clock that ``strftime_now`` reads.
+        adapt: changes the environment that it renders in, for a server whose engine differs.
 
     Raises:
         TemplateError: the source is no valid template.
@@ -44,14 +45,18 @@ class ChatTemplate:
         variables: Mapping[str, Any] | None = None,
         *,
         now: Callable[[], datetime] = _local_now,
+        adapt: Callable[[jinja2.Environment], None] | None = None,
     ) -> None:
         import jinja2
 
         self.source = source
         self.variables = dict(variables or {})
-        self._now = now
+        self.now = now
+        environment = _environment(now)
+        if adapt:
+            adapt(environment)
         try:
-            self._template = _environment(now).from_string(source)
+            self._template = environment.from_string(source)
         except (jinja2.TemplateError, RecursionError) as error:
             raise TemplateError(f"the chat template cannot be read: {error}") from error
 
@@ -65,7 +70,7 @@ class ChatTemplate:
         """The variables that the template reads and does not set: those a request may give."""
         from jinja2 import meta
 
-        environment = _environment(self._now)
+        environment = _environment(self.now)
         return frozenset(meta.find_undeclared_variables(environment.parse(self.source)))
 
     def render(
@@ -81,16 +86,19 @@ class ChatTemplate:
         Raises:
             TemplateError: the template refuses these messages, or fails on them.
         """
+        given = {"messages": messages, "tools": tools}
+        return self.fill(
+            {**given, "add_generation_prompt": add_generation_prompt, **(variables or {})}
+        )
+
+    def fill(self, variables: Mapping[str, Any]) -> str:
+        """The template with exactly these variables and its own; nothing else is defined in it.
+
+        Raises:
+            TemplateError: the template refuses them, or fails on them.
+        """
         try:
-            return self._template.render(
-                {
-                    **self.variables,
-                    "messages": messages,
-                    "tools": tools,
-                    "add_generation_prompt": add_generation_prompt,
-                    **(variables or {}),
-                }
-            )
+            return self._template.render({**self.variables, **variables})
         except Exception as error:  # a template runs code of its own: anything may come out
             raise TemplateError(str(error) or type(error).__name__) from error
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from kvagent.backends.prompt import Edges
+
 
 class TokenizerError(ValueError):
     """There is no tokenizer that can be used, or it cannot take this text.
@@ -18,6 +20,10 @@ class Tokenizer(Protocol):
     @property
     def name(self) -> str:
         """Where it comes from, for people: ``tokenizer of FILE``."""
+
+    @property
+    def edges(self) -> Edges:
+        """What ``add_special`` adds, as text."""
 
     def encode(self, text: str, *, add_special: bool = False) -> list[int]:
         """The ids of ``text``; what looks like a special token in it is one.
