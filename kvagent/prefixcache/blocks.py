@@ -15,8 +15,8 @@ from itertools import repeat
 
 from kvagent.prefixcache.computed import Computed, hash_pair
 from kvagent.prefixcache.hit import Hit, Loss
-from kvagent.prefixcache.layers import Layers, Table
-from kvagent.prefixcache.pool import Content, Pool
+from kvagent.prefixcache.layers import Layers
+from kvagent.prefixcache.pool import Content, Pool, Table
 
 
 class PromptTooLong(ValueError):
@@ -227,7 +227,7 @@ class BlockCache:
             in_flight = self._step * (1 + self._asynchronous)
             most = layers.most(tokens, in_flight, self.max_model_len)
             needed += max(0, most - len(table)) + self._pool.unused(table)
-        if needed > self._pool.free_blocks:
+        if not self._pool.has(needed):
             return False
         self._judge(request, cached, longest)
         # Behind its prompt's last full block a later request may resume; and where full attention
@@ -263,9 +263,8 @@ class BlockCache:
         tables: list[Table] = []
         for layers, content in zip(self._layers, self._contents, strict=True):
             start = found[layers.window].start
-            table: Table = [None] * start
-            table += map(content.get, hashes[start:blocks])
-            tables.append(table)
+            blocks_found = map(content.get, hashes[start:blocks])
+            tables.append([0] * start + [block or 0 for block in blocks_found])
         return tables, blocks * self.block_size, longest * self.block_size
 
     def _usable_blocks(self, request: Running) -> int:
@@ -304,11 +303,12 @@ class BlockCache:
             self._drop(table, layers.passed(request.finished))
         end = request.computed + tokens
         blocks = -(-end // self.block_size)
-        while sum(max(0, blocks - len(table)) for table in request.tables) > self._pool.free_blocks:
+        missing = [max(0, blocks - len(table)) for table in request.tables]
+        while not self._pool.has(sum(missing)):
             if not self._preempt(request):
                 return False
-        for table in request.tables:
-            table += self._pool.take(max(0, blocks - len(table)))
+        for table, count in zip(request.tables, missing, strict=True):
+            table += self._pool.take(count)
         request.finished = request.computed if self._asynchronous else end
         request.computed = end
         self._offer(request)
@@ -318,22 +318,23 @@ class BlockCache:
         """Free the blocks that a window has passed, from the newest to where it stopped before."""
         number = min(passed, len(table))
         dropped: Table = []
-        while number and table[number - 1] is not None:
+        while number and table[number - 1]:
             number -= 1
             dropped.append(table[number])
-            table[number] = None
+            table[number] = 0
         self._pool.free(dropped)
 
     def _offer(self, request: Running) -> None:
         """Let later requests find the blocks that are full by now."""
         full = min(request.computed // self.block_size, len(request.hashes))
         for group, (layers, content) in enumerate(zip(self._layers, self._contents, strict=True)):
-            table = request.tables[group]
-            for number in layers.kept(request.stored[group], full, request.boundaries):
-                block = table[number]
-                if block is not None:
-                    content.add(request.hashes[number], block)
-            request.stored[group] = max(full, request.stored[group])
+            start, table = request.stored[group], request.tables[group]
+            if start < full:
+                hashes, blocks = request.hashes[start:full], table[start:full]
+                for number in layers.left_out(start, full, request.boundaries):
+                    blocks[number - start] = 0
+                self._pool.offer(content, hashes, blocks)
+                request.stored[group] = full
 
     def _preempt(self, request: Running) -> bool:
         """Push out the newest of the others, which starts again when there is room."""

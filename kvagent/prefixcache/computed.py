@@ -47,12 +47,15 @@ class Computed:
 
     def add(self, tokens: Sequence[int], hashes: Sequence[int], root: int, known: int = 0) -> None:
         """These were computed. ``tokens`` are those behind the first ``known`` blocks."""
+        if not self._exact:
+            self._known.update(hashes[known:])
+            return
         for number in range(known, len(hashes) + 1):
             before = hashes[number - 1] if number else root
             if number:
                 self._known.add(before)
             start = (number - known) * self._block_size
-            if self._exact and start < len(tokens):
+            if start < len(tokens):
                 self._follow(before, tokens[start : start + self._block_size])
 
     def _follow(self, before: int, tokens: Sequence[int]) -> None:

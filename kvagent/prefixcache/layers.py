@@ -9,10 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from kvagent.prefixcache.pool import Block, Content
-
-Table = list[Block | None]
-"""Blocks in the order of their tokens; None where the window has passed."""
+from kvagent.prefixcache.pool import Content
 
 
 class Layers:
@@ -76,19 +73,19 @@ class Layers:
             held = min(held, max_model_len)
         return min(blocks, -(-held // self._block_size) + 1)
 
-    def kept(self, start: int, end: int, boundaries: Iterable[int]) -> Iterable[int]:
-        """Which of the blocks ``start`` to ``end`` will be found by their hash.
+    def left_out(self, start: int, end: int, boundaries: Iterable[int]) -> Iterable[int]:
+        """Which of the blocks ``start`` to ``end`` will not be found by their hash.
 
         ``boundaries`` are the numbers of tokens behind which a later request may resume.
         """
         if self.window is None or self._retention is None:
-            return range(start, end)
-        kept: set[int] = set()
+            return ()
+        left_out = set(range(start, end))
         if self._retention:
             segment = self._retention // self._block_size
             first = segment - self._needed
-            kept.update(number for number in range(start, end) if number % segment >= first)
+            left_out -= {number for number in left_out if number % segment >= first}
         for boundary in boundaries:
             last = boundary // self._block_size
-            kept.update(range(max(start, last - self._needed), min(end, last)))
-        return sorted(kept)
+            left_out.difference_update(range(last - self._needed, last))
+        return left_out

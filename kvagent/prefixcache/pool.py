@@ -1,118 +1,132 @@
 """Which block does vLLM use next, and whose content is lost by that?
 
-Free blocks stand in one queue. A freed block whose content is known by its hash goes to the end and
-keeps it until it comes up again; one without goes to the front. Blocks without a hash have nothing
-to lose, so they are not told apart here: they are a number.
+Blocks have numbers from 1 on; 0 stands for none. Free blocks wait in one queue: a block that was
+freed with content goes to its end and keeps the content until it comes up, one without goes to the
+front. As the latter have nothing to lose, they are kept apart.
 """
 
 from __future__ import annotations
 
-import sys
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
-
-class Block:
-    """One block of the pool: the hash of its content, where it can be found, and its users."""
-
-    __slots__ = ("content", "hash", "users")
-
-    def __init__(self) -> None:
-        self.users = 1
-        self.content: Content | None = None
-        self.hash = 0
+Table = list[int]
+"""The blocks of a request in the order of their tokens; 0 where a window has passed."""
 
 
 class Content:
-    """Where blocks of one kind of layers are found by the hash of their content.
+    """Where the blocks of one group of layers are found by the hash of what they hold.
 
-    Equal content may lie in several blocks, as when two requests compute it at the same time;
-    the oldest is found.
+    Equal content may lie in several blocks, as when two requests compute it at the same time; the
+    oldest is found.
     """
 
     __slots__ = ("_first", "_more", "get")
 
     def __init__(self) -> None:
-        self._first: dict[int, Block] = {}
-        self._more: dict[int, list[Block]] = {}
+        self._first: dict[int, int] = {}
+        self._more: dict[int, list[int]] = {}
         self.get = self._first.get
 
-    def __len__(self) -> int:
-        return len(self._first)
-
-    def add(self, hash: int, block: Block) -> None:
+    def add(self, hash: int, block: int) -> None:
         """Let ``block`` be found."""
-        block.content, block.hash = self, hash
-        if self._first.setdefault(hash, block) is not block:
+        if self._first.setdefault(hash, block) != block:
             self._more.setdefault(hash, []).append(block)
 
-    def remove(self, block: Block) -> None:
-        """Forget what ``block`` holds."""
-        block.content = None
-        more = self._more.get(block.hash)
+    def remove(self, hash: int, block: int) -> None:
+        """Let it not be found any more."""
+        more = self._more.get(hash)
         if more is None:
-            del self._first[block.hash]
+            del self._first[hash]
             return
-        if self._first[block.hash] is block:
-            self._first[block.hash] = more.pop(0)
+        if self._first[hash] == block:
+            self._first[hash] = more.pop(0)
         else:
             more.remove(block)
         if not more:
-            del self._more[block.hash]
+            del self._more[hash]
 
 
 class Pool:
-    """``blocks`` blocks; without a number they never end and nothing is ever lost."""
-
-    __slots__ = ("_empty", "_queue", "evicted")
+    """``blocks`` blocks; with None they never end, and nothing is ever lost."""
 
     def __init__(self, blocks: int | None) -> None:
-        self._empty = sys.maxsize if blocks is None else blocks
-        # The free blocks with content, the next one to be used first.
-        self._queue: OrderedDict[Block, None] = OrderedDict()
-        self.evicted = 0
-        """How many blocks with content were used again."""
+        self._blocks = blocks
+        self._made = 0  # blocks with a higher number were never used
+        self._empty: list[int] = []  # freed without content, the last one is used first
+        self._queue: OrderedDict[int, None] = OrderedDict()  # freed with content
+        # By block.
+        self._users = [0]
+        self._held: list[tuple[Content, int] | None] = [None]
 
-    @property
-    def free_blocks(self) -> int:
-        """Blocks that nobody uses; those with content among them."""
-        return self._empty + len(self._queue)
+    def has(self, count: int) -> bool:
+        """Whether so many blocks can be taken."""
+        if self._blocks is None:
+            return True
+        return count <= self._blocks - self._made + len(self._empty) + len(self._queue)
 
-    def take(self, count: int) -> list[Block]:
-        """``count`` blocks without content; ``free_blocks`` says whether there are as many."""
-        empty = min(count, self._empty)
-        self._empty -= empty
-        taken = [Block() for _ in range(empty)]
-        for _ in range(count - empty):
+    def take(self, count: int) -> Table:
+        """``count`` blocks without content, for one user; ``has`` says whether there are as many."""
+        if self._blocks is None:
+            self._made += count
+            return list(range(self._made - count + 1, self._made + 1))
+        taken = [self._empty.pop() for _ in range(min(count, len(self._empty)))]
+        new = min(count - len(taken), self._blocks - self._made)
+        taken += range(self._made + 1, self._made + new + 1)
+        self._made += new
+        self._users += [0] * new
+        self._held += [None] * new
+        while len(taken) < count:
             block, _ = self._queue.popitem(last=False)
-            if block.content is not None:
-                block.content.remove(block)
-            block.users = 1
-            self.evicted += 1
+            held, self._held[block] = self._held[block], None
+            if held is not None:
+                content, key = held
+                content.remove(key, block)
             taken.append(block)
+        for block in taken:
+            self._users[block] = 1
         return taken
 
-    def touch(self, blocks: Iterable[Block | None]) -> None:
-        """One user more for each block, which leaves the queue."""
-        queue = self._queue
-        for block in blocks:
-            if block is not None:
-                if not block.users:
-                    del queue[block]
-                block.users += 1
+    def offer(self, content: Content, hashes: Sequence[int], blocks: Sequence[int]) -> None:
+        """Let later requests find these blocks; from now on they have something to lose."""
+        endless = self._blocks is None
+        add, held = content.add, self._held
+        for key, block in zip(hashes, blocks, strict=True):
+            if block:
+                add(key, block)
+                if not endless:
+                    held[block] = (content, key)
 
-    def free(self, blocks: Iterable[Block | None]) -> None:
-        """One user less for each block; the first one that has none left is used again first."""
-        queue = self._queue
+    def touch(self, blocks: Iterable[int]) -> None:
+        """One user more for each block, which leaves the queue."""
+        if self._blocks is None:
+            return
+        users, queue = self._users, self._queue
         for block in blocks:
-            if block is not None:
-                block.users -= 1
-                if not block.users:
-                    if block.content is None:
-                        self._empty += 1
+            if block:
+                if not users[block]:
+                    del queue[block]
+                users[block] += 1
+
+    def free(self, blocks: Iterable[int]) -> None:
+        """One user less for each block; of those that have none left, the first is used first."""
+        if self._blocks is None:
+            return
+        users, held, queue = self._users, self._held, self._queue
+        empty = []
+        for block in blocks:
+            if block:
+                users[block] -= 1
+                if not users[block]:
+                    if held[block] is None:
+                        empty.append(block)
                     else:
                         queue[block] = None
+        self._empty += reversed(empty)
 
-    def unused(self, blocks: Iterable[Block | None]) -> int:
+    def unused(self, blocks: Iterable[int]) -> int:
         """How many of these stand in the queue."""
-        return sum(block is not None and not block.users for block in blocks)
+        if self._blocks is None:
+            return 0
+        users = self._users
+        return sum(block != 0 and not users[block] for block in blocks)
