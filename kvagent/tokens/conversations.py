@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Literal
 
 Message = dict[str, Any]
 
@@ -20,6 +20,7 @@ REASONING = "I should look this up."
 RESULT = "Sun, 21 degrees."
 GREETING = "Hello!"
 FINAL = "Bring a hat, no umbrella."
+REMARK = "Let me see the forecast."
 FOLLOW_UP = "And how about the day after?"
 LATE = "From here on answer in one short line"
 TOOL_NOTE = (
@@ -72,63 +73,6 @@ class Refused:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class Growth:
-    """A request that grows by what it is named after.
-
-    ``steps`` is how many finished tool steps the first request has; ``added`` what comes next.
-    """
-
-    name: str
-    steps: int
-    added: tuple[str, ...]
-    reasoning: bool = True
-    """Whether the assistant's reasoning is sent again."""
-    prompted: bool = True
-    """Whether the first prompt ends by asking for an answer. Where the user cuts in, none came."""
-    tools: bool = True
-    kwargs: Mapping[str, Any] | None = None
-
-    def before(self) -> dict[str, Any]:
-        """The first request's body."""
-        return self._body(self._history(), prompted=self.prompted)
-
-    def unprompted(self) -> dict[str, Any]:
-        """The first request's body, with no generation prompt."""
-        return self._body(self._history(), prompted=False)
-
-    def after(self) -> dict[str, Any]:
-        """The later request's body."""
-        messages = self._history()
-        for what in self.added:
-            if what == "step":
-                messages += step(self.reasoning)
-            elif what == "user":
-                messages.append(user(FOLLOW_UP))
-            elif what == "system":
-                messages.append(system(LATE))
-            else:
-                messages.append(assistant(FINAL if what == "final" else GREETING, self.reasoning))
-        return self._body(messages, prompted=True)
-
-    def with_kwargs(self, kwargs: Mapping[str, Any]) -> Growth:
-        """The same with more ``chat_template_kwargs``."""
-        return replace(self, kwargs={**(self.kwargs or {}), **kwargs})
-
-    def with_reasoning(self, reasoning: bool) -> Growth:
-        """The same with the reasoning sent again or not."""
-        return replace(self, reasoning=reasoning)
-
-    def _history(self) -> list[Message]:
-        messages = [system(SYSTEM), user(QUESTION)]
-        for _ in range(self.steps):
-            messages += step(self.reasoning)
-        return messages
-
-    def _body(self, messages: list[Message], *, prompted: bool) -> dict[str, Any]:
-        return body(messages, tools=self.tools, prompted=prompted, kwargs=self.kwargs)
-
-
 NO_THINKING: Mapping[str, Any] = {"enable_thinking": False, "thinking": False}
 THINKING: Mapping[str, Any] = {"enable_thinking": True, "thinking": True}
 PRESERVE: Mapping[str, Any] = {
@@ -139,26 +83,96 @@ PRESERVE: Mapping[str, Any] = {
 }
 """What llama.cpp sets by itself where the template knows one of them."""
 
-GROWTHS = (
-    Growth("turn", 0, ("greeting", "user"), tools=False),
-    Growth("turn_thinking", 0, ("greeting", "user"), tools=False, kwargs=THINKING),
-    Growth(
-        "turn_no_thinking",
-        0,
-        ("greeting", "user"),
-        reasoning=False,
-        tools=False,
-        kwargs=NO_THINKING,
-    ),
-    Growth("turn_with_tools", 0, ("greeting", "user")),
-    Growth("tool_step", 1, ("step",)),
-    Growth("tool_step_bare", 1, ("step",), reasoning=False),
-    Growth("steer", 1, ("user",), prompted=False),
-    Growth("steer_bare", 1, ("user",), reasoning=False, prompted=False),
-    Growth("after_loop", 1, ("final", "user")),
-    Growth("after_loop_bare", 1, ("final", "user"), reasoning=False),
+
+Part = Literal["user", "answer", "step", "spoken"]
+"""A user's message, an answer, a tool call with its result, the same with a word beside the call."""
+
+
+@dataclass(frozen=True, slots=True)
+class Growth:
+    """A request that grows: behind the question it has ``history``, and later ``added`` as well."""
+
+    kind: str
+    history: tuple[Part, ...]
+    added: tuple[Part, ...]
+    prompted: bool = True
+    """Whether the first prompt ends by asking for an answer. Where the user cuts in, none came."""
+    tools: bool = True
+    reasoning: bool = True
+    """Whether the assistant's reasoning is sent again."""
+    thinking: bool | None = None
+    """Thinking switched on or off; None is as the template has it."""
+    kwargs: Mapping[str, Any] = field(default_factory=dict)
+    """What else is in ``chat_template_kwargs``."""
+
+    @property
+    def name(self) -> str:
+        """``turn``, ``turn_bare`` without the reasoning, ``turn_thinking``, ``turn_no_thinking``."""
+        if self.thinking is False:  # there is no reasoning to send
+            return f"{self.kind}_no_thinking"
+        thinking = "_thinking" if self.thinking else ""
+        return self.kind + thinking + ("" if self.reasoning else "_bare")
+
+    def before(self) -> dict[str, Any]:
+        """The first request's body."""
+        return self._body(self.history, prompted=self.prompted)
+
+    def unprompted(self) -> dict[str, Any]:
+        """The first request's body, with no generation prompt."""
+        return self._body(self.history, prompted=False)
+
+    def after(self) -> dict[str, Any]:
+        """The later request's body."""
+        return self._body((*self.history, *self.added), prompted=True)
+
+    def with_kwargs(self, kwargs: Mapping[str, Any]) -> Growth:
+        """The same with more ``chat_template_kwargs``."""
+        return replace(self, kwargs={**self.kwargs, **kwargs})
+
+    def twin(self) -> Growth | None:
+        """The same with the reasoning sent if it is not here, and not if it is."""
+        if self.thinking is False:
+            return None
+        return replace(self, reasoning=not self.reasoning)
+
+    def spoken(self) -> Growth:
+        """The same with a word beside each call."""
+        history, added = (
+            tuple("spoken" if part == "step" else part for part in parts)
+            for parts in (self.history, self.added)
+        )
+        return replace(self, kind=f"spoken_{self.kind}", history=history, added=added)
+
+    def _body(self, parts: tuple[Part, ...], *, prompted: bool) -> dict[str, Any]:
+        messages = [system(SYSTEM), user(QUESTION)]
+        for part in parts:
+            messages += _messages(part, self.reasoning)
+        modes = {None: {}, True: THINKING, False: NO_THINKING}
+        kwargs = {**modes[self.thinking], **self.kwargs}
+        return body(messages, tools=self.tools, prompted=prompted, kwargs=kwargs)
+
+
+_TURNS = (
+    Growth("turn", (), ("answer", "user"), tools=False),
+    Growth("turn_with_tools", (), ("answer", "user")),
 )
-"""``_bare``: the same without the reasoning."""
+_LOOPS = (
+    Growth("first_step", (), ("step",)),
+    Growth("tool_step", ("step",), ("step",)),
+    Growth("steer", ("step",), ("user",), prompted=False),
+    Growth("after_steer", ("step", "user"), ("answer", "user")),
+    Growth("after_loop", ("step",), ("answer", "user")),
+)
+KINDS = (*_TURNS, *_LOOPS, *(loop.spoken() for loop in _LOOPS))
+"""``spoken_``: the same with a word beside each call."""
+
+
+def growths(thinking: bool | None) -> tuple[Growth, ...]:
+    """Every kind of growth with thinking as given, with the reasoning sent again and not."""
+    reasoning = (False,) if thinking is False else (True, False)
+    return tuple(
+        replace(kind, reasoning=sent, thinking=thinking) for kind in KINDS for sent in reasoning
+    )
 
 
 def body(
@@ -219,9 +233,16 @@ def result(text: str = RESULT, call_id: str = CALL_ID) -> Message:
     return {"role": "tool", "tool_call_id": call_id, "content": text}
 
 
-def step(reasoning: bool) -> list[Message]:
-    """A tool call and its result."""
-    return [call(reasoning), result()]
+def _messages(part: Part, reasoning: bool) -> list[Message]:
+    match part:
+        case "user":
+            return [user(FOLLOW_UP)]
+        case "answer":
+            return [assistant(FINAL, reasoning)]
+        case "step":
+            return [call(reasoning), result()]
+        case "spoken":
+            return [{**call(reasoning), "content": REMARK}, result()]
 
 
 def _reasoning(sent: bool) -> Message:

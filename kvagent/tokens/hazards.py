@@ -24,25 +24,25 @@ Code = (
         "content_trimmed",
         "date_in_prompt",
         "ignored",
-        "late_system",
         "results_merged",
     ]
 )
-"""What a template does.
+"""What a template does; `MEANINGS` says it in words."""
 
-``arguments_rewritten``: a call's arguments are not rendered in the letters in which they came.
-``call_ids_rendered``: ids of tool calls stand in the prompt, so new ones for old calls break it.
-``content_trimmed``: white space around a text is dropped, which the model has generated.
-``date_in_prompt``: the prompt changes with the day.
-``generation_prompt``: what asks for an answer is not how the answer is rendered later.
-``ignored``: a message of this kind is not rendered at all.
-``late_system``: a later system message is refused, or changes what stands before it.
-``reasoning_dropped``: reasoning that was in the prompt is left out later.
-``refused``: the template takes no such conversation.
-``results_merged``: results of parallel calls share one turn, so a late one opens it again.
-``system_moved``, ``tools_moved``: they move to a later message as the conversation grows.
-``turn_rewritten``: the last turn is rendered otherwise once another follows.
-"""
+MEANINGS: Mapping[Code, str] = {
+    "arguments_rewritten": "the arguments of a tool call are not rendered as they were written",
+    "call_ids_rendered": "ids of tool calls stand in the prompt: new ids for old calls break it",
+    "content_trimmed": "white space around a text is dropped, though the model has generated it",
+    "date_in_prompt": "the prompt changes with the day",
+    "generation_prompt": "an answer is asked for in other words than it is rendered in later",
+    "ignored": "this is not rendered at all",
+    "reasoning_dropped": "reasoning that stood in the prompt is left out later",
+    "refused": "the template takes no such conversation",
+    "results_merged": "results of parallel calls share a turn, which a late one opens again",
+    "system_moved": "system text moves to another place as the conversation grows",
+    "tools_moved": "the tools move to a later message as the conversation grows",
+    "turn_rewritten": "the last turn is rendered otherwise once another one follows",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +103,11 @@ class Hazard:
     mended_by: tuple[Mend, ...] = ()
     """What was tried and helps, the best first."""
 
+    def __str__(self) -> str:
+        lost = f", {self.lost} characters lost" if self.lost else ""
+        detail = f" ({self.detail})" if self.detail else ""
+        return f"{self.where}: {MEANINGS[self.code]}{detail}{lost}"
+
     @property
     def lost(self) -> int:
         """Characters of the tiny conversation that were lost."""
@@ -115,7 +120,20 @@ class Outcome:
 
     lost: int | None
     """Characters lost; None where either prompt was refused."""
+    kept: int = 0
+    """Characters of the prompt before, up to where the later one leaves it."""
     refused: str = ""
+
+    @classmethod
+    def of(cls, parting: Parting) -> Outcome:
+        """The parting in figures."""
+        return cls(parting.lost, parting.at)
+
+    def better_than(self, other: Outcome) -> bool:
+        """Whether the prefix held for longer, and not only less text stood behind the parting."""
+        if self.lost is None or other.lost is None:
+            return other.lost is None and self.lost is not None
+        return self.lost < other.lost and (self.lost == 0 or self.kept > other.kept)
 
     def __str__(self) -> str:
         if self.lost is None:

@@ -7,8 +7,8 @@ generator asks for prompts, and a template file, llama.cpp or vLLM can answer.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Generator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Generator, Mapping
+from dataclasses import dataclass
 from datetime import date, datetime
 from functools import cache, partial
 from typing import Any
@@ -17,24 +17,24 @@ from pydantic import TypeAdapter
 
 from kvagent.tokens.conversations import (
     FIRST_CLOCK,
-    GROWTHS,
-    PRESERVE,
     SECOND_CLOCK,
     Message,
     Probe,
     Refused,
 )
-from kvagent.tokens.hazards import Hazard, Outcome
+from kvagent.tokens.hazards import Code, Hazard, Outcome
 from kvagent.tokens.questions import (
+    Reasoning,
     ask_arguments,
     ask_dates,
     ask_late_system,
     ask_positions,
+    ask_reasoning,
     ask_results,
     ask_roles,
     ask_white_space,
 )
-from kvagent.tokens.study import Rendered, Study
+from kvagent.tokens.study import Rendered, Study, ask_growths
 from kvagent.tokens.template import ChatTemplate, TemplateError
 
 VERSION = 1
@@ -54,6 +54,9 @@ class TemplateProfile:
     """The same with ``settled``."""
     settled: Mapping[str, Any]
     """The ``chat_template_kwargs`` that lose least; empty where none helps."""
+    reasoning: Reasoning
+    """Which reasoning of earlier turns is rendered when it is sent: ``never`` any, that of the
+    ``loop`` of tool calls that is still going on, or ``always``."""
     dates: tuple[str, ...]
     """What makes the prompt change with the day: ``strftime_now``, ``date_string kwarg``, ``nosys``
     (only a conversation without a system message)."""
@@ -64,6 +67,13 @@ class TemplateProfile:
     arguments_as_text: str | None
     """The same where the template gets their text unread; None where that was not tried."""
     version: int = VERSION
+
+    def worst(self) -> dict[Code, Hazard]:
+        """The hazard of each kind that loses most."""
+        found: dict[Code, Hazard] = {}
+        for hazard in sorted(self.hazards, key=lambda hazard: hazard.lost):
+            found[hazard.code] = hazard
+        return found
 
     def hazard(self, where: str) -> Hazard | None:
         """What was found there."""
@@ -126,35 +136,17 @@ def profile_template(
             ``arguments`` itself. None where the driver obeys ``now`` and ``as_given``.
     """
     study = Study(undeclared)
-    outcomes: dict[str, Outcome] = {}
-    hazards: list[Hazard] = []
-    growths = []
-    for growth in GROWTHS:
-        outcome = yield from study.outcome(growth)
-        if outcome.lost is None and not growth.tools:  # some templates want tools
-            with_tools = replace(growth, tools=True)
-            outcome = yield from study.outcome(with_tools)
-            growth = with_tools if outcome.lost is not None else growth
-        growths.append(growth)
-        outcomes[growth.name] = outcome
-        hazard = yield from study.hazard(growth)
-        if hazard:
-            hazards.append(hazard)
-    loop = next(growth for growth in growths if growth.name == "after_loop")
-    outcomes["after_loop_preserved"] = yield from study.outcome(loop.with_kwargs(PRESERVE))
-    settled = yield from study.settle(growths, hazards)
-    switched = {}
-    for growth in growths:
-        switched[growth.name] = yield from study.outcome(growth.with_kwargs(settled))
-
+    grown = yield from ask_growths(study)
+    outcomes = dict(grown.outcomes)
     outcomes["late_system"], late = yield from ask_late_system(study)
     dates, dated = yield from ask_dates(study, today)
+    reasoning = yield from ask_reasoning(study)
     positions = yield from ask_positions(study)
     arguments = yield from ask_arguments(study, as_given=False)
     as_text = None
     if today is None:
         as_text = yield from ask_arguments(study, as_given=True)
-    hazards += [*late, *dated, *arguments.hazards]
+    hazards = [*grown.hazards, *late, *dated, *arguments.hazards]
     hazards += yield from ask_results(study)
     hazards += yield from ask_white_space(study)
     hazards += yield from ask_roles(study)
@@ -162,8 +154,9 @@ def profile_template(
         template=template,
         hazards=tuple(hazards),
         outcomes=outcomes,
-        switched=switched,
-        settled=settled,
+        switched=grown.switched,
+        settled=grown.settled,
+        reasoning=reasoning,
         dates=dates,
         positions=positions,
         arguments=arguments.style,
@@ -177,11 +170,35 @@ def profile_of(template: ChatTemplate) -> TemplateProfile:
         now: ChatTemplate(template.source, template.variables, now=partial(_identity, now))
         for now in (FIRST_CLOCK, SECOND_CLOCK)
     }
-    profiling = profile_template(template.hash, template.undeclared)
+    # Both servers make a system message of it where the template does not know the role.
+    developer = "developer" if "developer" in template.source else "system"
+
+    def render(probe: Probe) -> Rendered:
+        messages = [
+            _read(message, developer, as_given=probe.as_given) for message in probe.body["messages"]
+        ]
+        try:
+            return clocks[probe.now].render(
+                messages,
+                probe.body.get("tools"),
+                add_generation_prompt=probe.body["add_generation_prompt"],
+                variables=probe.body.get("chat_template_kwargs"),
+            )
+        except TemplateError as error:
+            return Refused(str(error))
+
+    return answered(profile_template(template.hash, template.undeclared), render)
+
+
+def answered(
+    profiling: Generator[Probe, Rendered, TemplateProfile],
+    render: Callable[[Probe], Rendered],
+) -> TemplateProfile:
+    """Let ``render`` answer everything that is asked."""
     try:
         probe = next(profiling)
         while True:
-            probe = profiling.send(_render(clocks[probe.now], probe))
+            probe = profiling.send(render(probe))
     except StopIteration as stop:
         profile: TemplateProfile = stop.value
         return profile
@@ -191,22 +208,11 @@ def _identity(now: datetime) -> datetime:
     return now
 
 
-def _render(template: ChatTemplate, probe: Probe) -> Rendered:
-    messages = [_read(message, probe.as_given) for message in probe.body["messages"]]
-    try:
-        return template.render(
-            messages,
-            probe.body.get("tools"),
-            add_generation_prompt=probe.body["add_generation_prompt"],
-            variables=probe.body.get("chat_template_kwargs"),
-        )
-    except TemplateError as error:
-        return Refused(str(error))
-
-
-def _read(message: Message, as_given: bool) -> Message:
+def _read(message: Message, developer: str, *, as_given: bool) -> Message:
     """A message as the servers hand it to a template: arguments read, reasoning under each name."""
     read = dict(message)
+    if message["role"] == "developer":
+        read["role"] = developer
     if "reasoning" in message:
         read["thinking"] = message["reasoning"]
     if "tool_calls" in message and not as_given:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Generator
 from dataclasses import dataclass
 from datetime import date, timedelta
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 from kvagent.tokens import conversations as c
 from kvagent.tokens.conversations import Message, Probe, Refused, body
@@ -16,6 +16,8 @@ from kvagent.tokens.study import Rendered, Study, outcome_of
 from kvagent.tokens.switches import dates
 
 Asking: TypeAlias = Generator[Probe, Rendered, list[Hazard]]
+
+Reasoning = Literal["never", "loop", "always"]
 
 DAY_FORMAT = "%d %b %Y"
 """How a date is given to a template's ``date_string``; llama.cpp does the same."""
@@ -102,6 +104,17 @@ def _spellings(today: date) -> set[str]:
     return written | {re.sub(r"\b0(?=\d\b)", "", text) for text in written}
 
 
+def ask_reasoning(study: Study) -> Generator[Probe, Rendered, Reasoning]:
+    """Which reasoning is rendered when it is sent again."""
+    loop = [c.system(c.SYSTEM), c.user(c.QUESTION), c.call(reasoning=True), c.result()]
+    over = [*loop, c.assistant(c.FINAL, reasoning=True), c.user(c.FOLLOW_UP)]
+    finished = yield from study.render(body(over, tools=True))
+    if isinstance(finished, str) and finished.count(c.REASONING) == 2:
+        return "always"
+    going_on = yield from study.render(body(loop, tools=True))
+    return "loop" if isinstance(going_on, str) and c.REASONING in going_on else "never"
+
+
 def ask_positions(study: Study) -> Generator[Probe, Rendered, tuple[str, ...]]:
     """The order in which SYS, TOOLS, U1 and U2 stand in the prompt; what is missing is not rendered."""
     messages = [
@@ -165,11 +178,11 @@ def ask_late_system(study: Study) -> Generator[Probe, Rendered, tuple[Outcome, l
     hazards = []
     if isinstance(grown, Refused):
         if not isinstance(plain, Refused):
-            hazards.append(Hazard("late_system", "refused", detail=grown.reason))
+            hazards.append(Hazard("refused", "late_system", detail=grown.reason))
     elif c.LATE not in grown.after:
         hazards.append(Hazard("ignored", "late_system", grown))
     elif isinstance(plain, Parting) and grown.lost > plain.lost:
-        hazards.append(Hazard("late_system", "moved", grown))
+        hazards.append(Hazard("system_moved", "late_system", grown))
     return outcome_of(closed), hazards
 
 
@@ -221,7 +234,8 @@ def ask_white_space(study: Study) -> Asking:
         plain = yield from study.render(_padded(role, "{}"))
         if isinstance(padded, Refused) or isinstance(plain, Refused):
             continue
-        if c.FINAL in padded and f"\n  {c.FINAL} \n" not in padded:
+        kept = f"\n  {c.FINAL} \n"
+        if c.FINAL in padded and kept not in padded and json.dumps(kept) not in padded:
             hazards.append(Hazard("content_trimmed", role, Parting.of(plain, padded)))
     return hazards
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Generator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, TypeAlias
 
@@ -11,9 +12,12 @@ from kvagent.tokens.conversations import (
     FINAL,
     FIRST_CLOCK,
     FOLLOW_UP,
-    GREETING,
+    KINDS,
+    NO_THINKING,
+    PRESERVE,
     QUESTION,
     REASONING,
+    REMARK,
     RESULT,
     SYSTEM,
     TOOL_NOTE,
@@ -21,6 +25,7 @@ from kvagent.tokens.conversations import (
     Probe,
     Refused,
     body,
+    growths,
     system,
     user,
 )
@@ -29,7 +34,17 @@ from kvagent.tokens.switches import HISTORY, switches
 
 Rendered: TypeAlias = str | Refused
 
-_TEXTS = (SYSTEM, QUESTION, REASONING, RESULT, GREETING, FINAL, FOLLOW_UP, TOOL_NOTE)
+_TEXTS = (SYSTEM, QUESTION, REASONING, RESULT, REMARK, FINAL, FOLLOW_UP, TOOL_NOTE)
+
+
+@dataclass(frozen=True, slots=True)
+class Growths:
+    """How all conversations fared; see `TemplateProfile`."""
+
+    hazards: tuple[Hazard, ...]
+    outcomes: Mapping[str, Outcome]
+    settled: Mapping[str, Any]
+    switched: Mapping[str, Outcome]
 
 
 class Study:
@@ -77,27 +92,27 @@ class Study:
         return Hazard(code, growth.name, grown, mended_by=mends)
 
     def settle(
-        self, growths: Sequence[Growth], hazards: Sequence[Hazard]
+        self, tried: Sequence[Growth], hazards: Sequence[Hazard]
     ) -> Generator[Probe, Rendered, dict[str, Any]]:
-        """The ``chat_template_kwargs`` that together lose least over all ``growths``."""
+        """The ``chat_template_kwargs`` that together lose least over all growths ``tried``."""
         settled: dict[str, Any] = {}
-        least = yield from self._losses(growths, settled)
+        least = yield from self._losses(tried, settled)
         for mend in sorted(
             (mend for hazard in hazards for mend in hazard.mended_by if mend.kwargs),
             key=lambda mend: mend.lost,
         ):
             if mend.kwargs.keys() <= settled.keys():
                 continue
-            losses = yield from self._losses(growths, {**settled, **mend.kwargs})
+            losses = yield from self._losses(tried, {**settled, **mend.kwargs})
             if losses < least:
                 settled, least = {**settled, **mend.kwargs}, losses
         return settled
 
     def _losses(
-        self, growths: Sequence[Growth], kwargs: Mapping[str, Any]
+        self, tried: Sequence[Growth], kwargs: Mapping[str, Any]
     ) -> Generator[Probe, Rendered, tuple[int, int]]:
         refused = lost = 0
-        for growth in growths:
+        for growth in tried:
             outcome = yield from self.outcome(growth.with_kwargs(kwargs))
             refused += outcome.lost is None
             lost += outcome.lost or 0
@@ -107,7 +122,8 @@ class Study:
         self, growth: Growth, grown: Parting
     ) -> Generator[Probe, Rendered, tuple[Mend, ...]]:
         mends = []
-        for kwargs in switches(self.undeclared):
+        tried = switches(self.undeclared) if (yield from self._switchable(growth, grown)) else ()
+        for kwargs in tried:
             switched = yield from self.grow(growth.with_kwargs(kwargs))
             if (
                 isinstance(switched, Parting)
@@ -116,12 +132,32 @@ class Study:
                 and (kwargs.keys() <= HISTORY.keys() or (yield from self._starts_alike(kwargs)))
             ):
                 mends.append(Mend("chat_template_kwargs", switched.lost, kwargs))
-        other = growth.with_reasoning(not growth.reasoning)
-        twin = yield from self.grow(other)
-        if other != growth and isinstance(twin, Parting) and twin.lost < grown.lost:
-            by: Means = "resend_reasoning" if other.reasoning else "omit_reasoning"
-            mends.append(Mend(by, twin.lost))
+        twin = growth.twin()
+        if twin:
+            told = yield from self.outcome(twin)
+            if told.lost is not None and told.better_than(Outcome.of(grown)):
+                by: Means = "resend_reasoning" if twin.reasoning else "omit_reasoning"
+                mends.append(Mend(by, told.lost))
         return tuple(sorted(mends, key=lambda mend: mend.lost))
+
+    def thinking_matters(self, thinking: bool) -> Generator[Probe, Rendered, bool]:
+        """Whether switching it on or off changes any prompt; else all would be asked again."""
+        names = NO_THINKING.keys()
+        if self.undeclared is not None and not any(name in self.undeclared for name in names):
+            return False
+        for kind in KINDS:
+            plain = replace(kind, reasoning=thinking)
+            switched = replace(plain, thinking=thinking)
+            if (yield from self.grow(plain)) != (yield from self.grow(switched)):
+                return True
+        return False
+
+    def _switchable(self, growth: Growth, grown: Parting) -> Generator[Probe, Rendered, bool]:
+        """Whether any known switch does anything: spares a server that many requests."""
+        if self.undeclared is not None:
+            return True
+        switched = yield from self.grow(growth.with_kwargs(HISTORY))
+        return switched != grown
 
     def _starts_alike(self, kwargs: Mapping[str, Any]) -> Generator[Probe, Rendered, bool]:
         """Whether a switch of unknown purpose leaves the first prompt of a session alone."""
@@ -131,11 +167,38 @@ class Study:
         return plain == switched
 
 
+def ask_growths(study: Study) -> Generator[Probe, Rendered, Growths]:
+    """Let every conversation grow, with thinking as it is, on, and off where that differs."""
+    hazards: list[Hazard] = []
+    outcomes: dict[str, Outcome] = {}
+    tried: list[Growth] = []
+    for thinking in (None, True, False):
+        differs = thinking is None or (yield from study.thinking_matters(thinking))
+        for growth in growths(thinking):
+            if not differs:
+                plain = replace(growth, thinking=None)
+                outcomes[growth.name] = outcomes[plain.name]
+                continue
+            outcomes[growth.name] = yield from study.outcome(growth)
+            if outcomes[growth.name].lost is None and not growth.tools:  # some want tools
+                growth = replace(growth, tools=True)
+                outcomes[growth.name] = yield from study.outcome(growth)
+            tried.append(growth)
+            hazard = yield from study.hazard(growth)
+            if hazard:
+                hazards.append(hazard)
+    settled = yield from study.settle(tried, hazards)
+    switched = dict(outcomes)
+    for growth in tried if settled else ():
+        switched[growth.name] = yield from study.outcome(growth.with_kwargs(settled))
+    (loop,) = (kind for kind in KINDS if kind.kind == "after_loop")
+    outcomes["after_loop_preserved"] = yield from study.outcome(loop.with_kwargs(PRESERVE))
+    return Growths(tuple(hazards), outcomes, settled, switched)
+
+
 def outcome_of(grown: Parting | Refused) -> Outcome:
-    """How many characters were lost."""
-    if isinstance(grown, Refused):
-        return Outcome(None, grown.reason)
-    return Outcome(grown.lost)
+    """What was kept and lost, in figures."""
+    return Outcome(None, refused=grown.reason) if isinstance(grown, Refused) else Outcome.of(grown)
 
 
 def _holds_as_much(switched: str, plain: str) -> bool:
