@@ -50,13 +50,11 @@ class KVTypes:
 
     @property
     def servers(self) -> tuple[str, ...]:
-        """Those that can keep both so."""
-        if self.key != self.value:
-            return tuple(server for server in (LLAMACPP,) if self._both(server))
-        return self.key.servers
-
-    def _both(self, server: str) -> bool:
-        return server in self.key.servers and server in self.value.servers
+        """Those that can keep both so; only llama.cpp lets them differ."""
+        if self.key == self.value:
+            return self.key.servers
+        both = LLAMACPP in self.key.servers and LLAMACPP in self.value.servers
+        return (LLAMACPP,) if both else ()
 
 
 def _ggml(name: str, block_bytes: int) -> KVType:
@@ -119,7 +117,12 @@ def kv_types(name: str) -> KVTypes:
         UnknownType: no server has such a type.
     """
     key, _, value = name.partition("/")
-    return KVTypes(kv_type(key), kv_type(value or key))
+    types = KVTypes(kv_type(key), kv_type(value or key))
+    if not types.servers:
+        raise UnknownType(
+            f"no server keeps keys in {types.key.name} and values in {types.value.name}"
+        )
+    return types
 
 
 def kv_type(name: str) -> KVType:

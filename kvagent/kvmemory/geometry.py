@@ -93,10 +93,14 @@ class Weights:
     parameters: int | None = None
     active_parameters: int | None = None
     """What one token is multiplied with: fewer than all in a mixture of experts."""
+    expert_parameters: int = 0
+    """Those of all experts together, of which a token passes through a few."""
     experts: int = 1
     experts_per_token: int = 1
     bytes: int | None = None
     """As they lie on disk; None: it follows from the parameters and a data type."""
+    dtype: str | None = None
+    """What they were published in, where that is not 16 bits: a name of `weights`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +114,11 @@ class Geometry:
     query_heads: int | None = None
     weights: Weights = Weights()
 
+    def is_windowed(self, layer: Layer) -> bool:
+        """Whether the layer forgets: a window as long as the longest sequence is none."""
+        window = getattr(layer, "window", None)
+        return window is not None and (self.context is None or window < self.context)
+
     @property
     def windows(self) -> tuple[int, ...]:
         """The lengths of its windows, in ascending order; none where all layers see everything."""
@@ -118,7 +127,9 @@ class Geometry:
                 {
                     layers.layer.window
                     for layers in self.layers
-                    if isinstance(layers.layer, Attention) and layers.layer.window is not None
+                    if isinstance(layers.layer, Attention)
+                    and layers.layer.window is not None
+                    and self.is_windowed(layers.layer)
                 }
             )
         )

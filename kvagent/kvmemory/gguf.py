@@ -274,7 +274,7 @@ def _weights(keys: _Keys, tensors: tuple[Tensor, ...]) -> Weights:
     embedding = sum(tensor.elements for tensor in tensors if tensor.name == "token_embd.weight")
     has_output = any(tensor.name == "output.weight" for tensor in tensors)
     active = total - expert + expert * chosen // experts - (embedding if has_output else 0)
-    return Weights(total, active, experts, chosen, _bytes(tensors))
+    return Weights(total, active, expert, experts, chosen, _bytes(tensors))
 
 
 def _bytes(tensors: Iterable[Tensor]) -> int | None:

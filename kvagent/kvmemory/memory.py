@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from math import ceil
 
-from kvagent.kvmemory.dtypes import KVType, KVTypes, kv_types
+from kvagent.kvmemory.dtypes import KVType, KVTypes, UnknownType, kv_types
 from kvagent.kvmemory.geometry import Attention, Geometry, Indexer, Latent, Layer, State
 
 
@@ -30,6 +30,15 @@ class Storage:
     def of(cls, name: str = "f16", tp: int = 1) -> Storage:
         """From a data type's name; ``UnknownType`` if there is none."""
         return cls(kv_types(name), tp)
+
+
+def check(geometry: Geometry, types: KVTypes) -> None:
+    """Refuse, with ``UnknownType``, a data type that this model's layers cannot be kept in."""
+    latent = any(isinstance(group.layer, Latent) for group in geometry.layers)
+    if types.key.token is not None and not latent:
+        raise UnknownType(
+            f"{types.name} packs latent attention, which {geometry.name} does not have"
+        )
 
 
 def token_bytes(layer: Layer, storage: Storage) -> Fraction:
@@ -81,7 +90,7 @@ def growth_bytes(geometry: Geometry, storage: Storage) -> int:
         sum(
             group.count * token_bytes(group.layer, storage)
             for group in geometry.layers
-            if _grows(group.layer)
+            if not geometry.is_windowed(group.layer)
         )
     )
 
@@ -94,8 +103,10 @@ def unwindowed_bytes(geometry: Geometry, storage: Storage) -> int:
 def expanded_bytes(geometry: Geometry, storage: Storage) -> int | None:
     """Bytes of a token if latent attention were kept as full keys and values.
 
-    None where there is no latent attention, or its heads are not known.
+    None where there is no latent attention, its heads are not known, or the type is one of its forms.
     """
+    if storage.types.key.token is not None:
+        return None
     total = Fraction(0)
     latent = False
     for group in geometry.layers:
@@ -115,7 +126,7 @@ def fixed_bytes(geometry: Geometry, storage: Storage) -> int:
         layer = group.layer
         if isinstance(layer, State):
             total += group.count * state_bytes(layer, storage)
-        elif isinstance(layer, Attention) and layer.window is not None:
+        elif isinstance(layer, Attention) and layer.window and geometry.is_windowed(layer):
             total += group.count * layer.window * token_bytes(layer, storage)
     return ceil(total)
 
@@ -125,7 +136,3 @@ def request_bytes(geometry: Geometry, tokens: int, storage: Storage) -> int:
     return ceil(
         sum(group.count * sequence_bytes(group.layer, tokens, storage) for group in geometry.layers)
     )
-
-
-def _grows(layer: Layer) -> bool:
-    return not isinstance(layer, State) and getattr(layer, "window", None) is None

@@ -54,7 +54,7 @@ def _weights(config: Mapping[str, Any], kinds: Sequence[str]) -> Weights:
     if experts <= 1:
         dense = attention + len(kinds) * matrices * width
         # A token is looked up in the embedding and multiplied with the output matrix.
-        return Weights(dense + embedding + output, dense + embedding)
+        return Weights(dense + embedding + output, dense + embedding, dtype=_published(config))
     chosen = _first(config, "num_experts_per_tok", "num_experts_per_token", "moe_topk")
     expert_width = _first(config, "moe_intermediate_size") or width
     dense_layers = _first(config, "first_k_dense_replace")
@@ -68,9 +68,18 @@ def _weights(config: Mapping[str, Any], kinds: Sequence[str]) -> Weights:
     return Weights(
         parameters=always + experts * expert + embedding + output,
         active_parameters=always + chosen * expert + embedding,
+        expert_parameters=experts * expert,
         experts=experts,
         experts_per_token=chosen,
+        dtype=_published(config),
     )
+
+
+def _published(config: Mapping[str, Any]) -> str | None:
+    """The data type of quantised weights, if the configuration names one that is known."""
+    said = config.get("quantization_config")
+    method = said.get("quant_method") if isinstance(said, Mapping) else None
+    return {"fp8": "fp8", "mxfp4": "mxfp4", "awq": "int4", "gptq": "int4"}.get(str(method))
 
 
 def _attention(config: Mapping[str, Any], hidden: int) -> int:

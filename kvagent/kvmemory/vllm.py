@@ -45,6 +45,8 @@ class Group:
     """Tokens of a block here; the pages of all groups are equally large, not equally long."""
     request_blocks: int
     """Blocks of this group that the longest request takes."""
+    grows: bool
+    """Whether its layers see everything, so that a request takes more the longer it is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,8 +245,9 @@ def _grouped(buckets: list[_Bucket], context: int, in_flight: int) -> Blocks:
     for bucket in buckets:
         count = _ceil_div(bucket.layers, size)
         blocks = bucket.request_blocks(context, in_flight)
+        grows = bucket.window is None and not bucket.state
         layers = _ceil_div(bucket.layers, count)
-        groups += [Group(layers, bucket.block_size, blocks)] * count
+        groups += [Group(layers, bucket.block_size, blocks, grows)] * count
         block_bytes = max(block_bytes, layers * bucket.page)
     return Blocks(tuple(groups), ceil(block_bytes), context)
 
