@@ -1,8 +1,9 @@
 """What is the smallest model that a real server takes for one?
 
-A llama of two layers, or a gemma3 of six with a sliding window, with random weights and SmolLM2's
-vocabulary. What a server caches depends on its rules and on token ids, never on the weights, so a
-model that starts at once and prefills thousands of tokens a second tells as much as a real one.
+A llama of two layers, a gemma3 of six with a sliding window, or a mamba of two without attention,
+with random weights and SmolLM2's vocabulary. What a server caches depends on its rules and on token
+ids, never on the weights, so a model that starts at once and prefills thousands of tokens a second
+tells as much as a real one.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import random
 import struct
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,8 @@ from kvagent.gguf import GGUF
 
 _ALIGNMENT = 32
 _F32, _F16 = 0, 1
+_SMALL = ("ssm_conv1d.weight", "ssm_a")
+"""What ggml computes in 32 bits only."""
 _VOCABULARY = "tokenizer."
 _TEMPLATE = "tokenizer.chat_template"
 
@@ -41,6 +45,11 @@ LLAMA = Shape()
 """2,048 bytes of KV a token at 16 bit: one MiB holds some 500 tokens."""
 
 GEMMA3 = Shape("gemma3", layers=6, heads=2, kv_heads=1, head=32, window=128)
+
+MAMBA = Shape("mamba", heads=0, kv_heads=0, head=0)
+
+STATE, KERNEL = 16, 4
+"""Of a mamba: numbers of state a channel, and the width of its convolution."""
 
 
 def write(path: Path, vocabulary: Path, shape: Shape = LLAMA) -> Path:
@@ -74,6 +83,13 @@ def _hyperparameters(shape: Shape, tokens: int) -> Mapping[str, Any]:
         "rope.freq_base": 10_000.0,
         "vocab_size": tokens,
     }
+    if shape.architecture == "mamba":
+        own |= {
+            "ssm.conv_kernel": KERNEL,
+            "ssm.inner_size": 2 * shape.embedding,
+            "ssm.state_size": STATE,
+            "ssm.time_step_rank": shape.embedding // 16,
+        }
     if shape.window:
         own["attention.sliding_window"] = shape.window
     return {
@@ -88,6 +104,9 @@ def _tensors(shape: Shape, tokens: int) -> Iterator[tuple[str, tuple[int, ...]]]
     yield "token_embd.weight", (width, tokens)
     yield "output_norm.weight", (width,)
     for layer in range(shape.layers):
+        if shape.architecture == "mamba":
+            yield from _mamba(f"blk.{layer}.", width)
+            continue
         parts = {
             "attn_norm": (width,),
             "attn_q": (width, queries),
@@ -110,6 +129,20 @@ def _tensors(shape: Shape, tokens: int) -> Iterator[tuple[str, tuple[int, ...]]]
             yield f"blk.{layer}.{name}.weight", size
 
 
+def _mamba(layer: str, width: int) -> Iterator[tuple[str, tuple[int, ...]]]:
+    inner, rank = 2 * width, width // 16
+    yield f"{layer}attn_norm.weight", (width,)
+    yield f"{layer}ssm_in.weight", (width, 2 * inner)
+    yield f"{layer}ssm_conv1d.weight", (KERNEL, inner)
+    yield f"{layer}ssm_conv1d.bias", (inner,)
+    yield f"{layer}ssm_x.weight", (inner, rank + 2 * STATE)
+    yield f"{layer}ssm_dt.weight", (rank, inner)
+    yield f"{layer}ssm_dt.bias", (inner,)
+    yield f"{layer}ssm_a", (STATE, inner)
+    yield f"{layer}ssm_d", (inner,)
+    yield f"{layer}ssm_out.weight", (inner, width)
+
+
 def _file(metadata: Mapping[str, Any], tensors: Mapping[str, tuple[int, ...]]) -> bytes:
     """Version 3 of ggml's ``docs/gguf.md``: header, metadata, where each tensor lies, the tensors."""
     head = [b"GGUF", struct.pack("<IQQ", 3, len(tensors), len(metadata))]
@@ -117,19 +150,22 @@ def _file(metadata: Mapping[str, Any], tensors: Mapping[str, tuple[int, ...]]) -
     data = bytearray()
     draw = random.Random(7)
     for name, shape in tensors.items():
-        kind = _F32 if len(shape) == 1 else _F16
+        kind = _F32 if len(shape) == 1 or name.endswith(_SMALL) else _F16
         head.append(_string(name))
         head.append(struct.pack(f"<I{len(shape)}QIQ", len(shape), *shape, kind, len(data)))
-        data += _weights(shape, draw)
+        data += _random(shape, draw) if kind == _F16 else _same(name, shape)
         data += bytes(-len(data) % _ALIGNMENT)
     start = b"".join(head)
     return start + bytes(-len(start) % _ALIGNMENT) + bytes(data)
 
 
-def _weights(shape: tuple[int, ...], draw: random.Random) -> bytes:
-    if len(shape) == 1:
-        return struct.pack("<f", 1.0) * shape[0]  # a norm
-    numbers = bytearray(2 * shape[0] * shape[1])
+def _same(name: str, shape: tuple[int, ...]) -> bytes:
+    """Norms are ones; a state must fade, not grow."""
+    return struct.pack("<f", -1.0 if name.endswith("ssm_a") else 1.0) * prod(shape)
+
+
+def _random(shape: tuple[int, ...], draw: random.Random) -> bytes:
+    numbers = bytearray(2 * prod(shape))
     numbers[0::2] = draw.randbytes(len(numbers) // 2)
     # The upper byte holds the sign, the exponent and two bits more: 2**-6 to 2**-4 either way.
     numbers[1::2] = draw.randbytes(len(numbers) // 2).translate(_UPPER)

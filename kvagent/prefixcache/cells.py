@@ -39,6 +39,19 @@ class Cells:
         where = self._where.get(sequence, {})
         self._free(sequence, [position for position in where if position >= length])
 
+    def shift(self, sequence: int, source: int, count: int, target: int) -> None:
+        """Move ``count`` positions from ``source`` on to ``target``, which is below; what was between is freed."""
+        where = self._where[sequence]
+        self._free(sequence, [position for position in where if target <= position < source])
+        stream = self._stream(sequence)
+        for position in range(source, source + count):
+            cell = where.pop(position, None)
+            if cell is not None:
+                moved = position - source + target
+                where[moved] = cell
+                self._cells[stream][cell] = sequence, moved
+        self._heads[stream] = 0
+
     def place(self, sequence: int, positions: Sequence[int]) -> bool:
         """Find cells for one batch of tokens and take them; False if there is no room."""
         found = self._find(sequence, len(positions))

@@ -75,10 +75,13 @@ class Memory:
         self._room = n_ctx if unified else n_ctx * slots
         self._lengths = [0] * slots
         self._window: Cells | None = None
+        self.can_shift = not layout.recurrent
+        """Whether tokens can move to other positions: not where a memory has fewer cells than others."""
         if layout.window:
             size = window_cells(n_ctx, layout.window, slots if unified else 1, n_ubatch)
             size = n_ctx if swa_full else size
             self._window = Cells(size, self._streams, layout.window)
+            self.can_shift = size == n_ctx
 
     def first(self, slot: int) -> int:
         """The lowest position to which the slot can be rolled back; -1 if it is empty."""
@@ -97,6 +100,11 @@ class Memory:
         self._lengths[slot] = min(self._lengths[slot], length)
         if self._window:
             self._window.keep(slot, length)
+
+    def shift(self, slot: int, source: int, count: int, target: int) -> None:
+        """Move ``count`` tokens from position ``source`` to ``target``, over what is there."""
+        if self._window and source != target:
+            self._window.shift(slot, source, count, target)
 
     def fits(self, tokens: int) -> bool:
         """Whether so many more tokens find room."""

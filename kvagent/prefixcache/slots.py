@@ -153,7 +153,8 @@ class SlotCache:
         if not free or (pinned and pinned.running):
             raise Busy
         best, most = pinned, 0.0
-        for slot in [pinned] if pinned else free:
+        # A number beyond the last slot wraps around, but what that slot holds is then not looked at.
+        for slot in [slot for slot in free if pinned is None or slot.number == id_slot]:
             similarity = single(common_prefix(slot.tokens, new) / len(new))
             if similarity > max(most, self._similarity) and self._similarity:
                 best, most = slot, similarity
@@ -211,8 +212,8 @@ class SlotCache:
     ) -> tuple[int, int]:
         """The tokens that need no prefill, and those that the slot has in common with the prompt."""
         common = common_prefix(slot.tokens, new) if cache_prompt else 0
-        if cache_prompt and n_cache_reuse > 0 and not self._makes_checkpoints:
-            common = _shift(slot.tokens, new, common, n_cache_reuse)
+        if cache_prompt and n_cache_reuse > 0 and self._memory.can_shift:
+            common = self._move(slot, new, common, n_cache_reuse)
         cached = end = common
         # A window before what comes next is needed; a prompt that matches to its end recomputes a token.
         needed = max(0, end - self._window - (common == len(new)))
@@ -225,6 +226,26 @@ class SlotCache:
                 self._memory.roll_back(slot.number, checkpoint.window, cached)
         slot.checkpoints = [known for known in slot.checkpoints if known.last <= end]
         return min(cached, len(new) - 1), common
+
+    def _move(self, slot: _Slot, new: Tokens[int], common: int, least: int) -> int:
+        """``--cache-reuse``: runs of ``least`` tokens or more that come later in the slot move forward.
+
+        Returns the length that can then be reused.
+        """
+        held = slot.tokens
+        source = target = common
+        while source < len(held) and target < len(new):
+            run = 0
+            end = min(len(held) - source, len(new) - target)
+            while run < end and held[source + run] == new[target + run]:
+                run += 1
+            if run >= least:
+                self._memory.shift(slot.number, source, run, target)
+                held[target : target + run] = held[source : source + run]
+                source, target = source + run, target + run
+            else:
+                source += 1
+        return target
 
     def _compute(self, slot: _Slot, new: Tokens[int], cached: int) -> None:
         """Compute the prompt from ``cached`` on, batch by batch, and make the checkpoints."""
@@ -298,22 +319,3 @@ class SlotCache:
         if self._host and self._host.dropped.longest(new) >= shared:
             return "evicted"
         return "slot"
-
-
-def _shift(held: Tokens[int], new: Tokens[int], common: int, least: int) -> int:
-    """``--cache-reuse``: runs of ``least`` tokens or more that come later in the slot move forward.
-
-    ``held`` is changed as the server changes it; the result is the length that can be reused.
-    """
-    source = target = common
-    while source < len(held) and target < len(new):
-        run = 0
-        end = min(len(held) - source, len(new) - target)
-        while run < end and held[source + run] == new[target + run]:
-            run += 1
-        if run >= least:
-            held[target : target + run] = held[source : source + run]
-            source, target = source + run, target + run
-        else:
-            source += 1
-    return target
