@@ -14,7 +14,7 @@ from kvagent.events import (
     TurnFinished,
     WindowFilling,
 )
-from kvagent.policy import Echo, Evict, Fraction, Hints, PinHead, Policy, Tokens, Volatile
+from kvagent.policy import Echo, Evict, Fraction, Hints, Mend, PinHead, Policy, Tokens, Volatile
 from kvagent.session import session
 from kvagent.stages import DEFAULT_STAGES, Edit, Fresh, Stage, Turn
 from kvagent.stores import MemoryStore, Store
@@ -36,6 +36,7 @@ __all__ = [
     "Fresh",
     "Hints",
     "MemoryStore",
+    "Mend",
     "Overflowed",
     "PinHead",
     "Policy",

@@ -34,6 +34,7 @@ from kvagent.form import Form, continued, resumable, written
 from kvagent.head import HeadReader, HeadView
 from kvagent.hints import Hinter, added
 from kvagent.ledger import Ledger, Tree
+from kvagent.mender import Mender, with_switches
 from kvagent.meter import Meter, part_of
 from kvagent.policy import Policy
 from kvagent.recognise import Match, recognise, reopened
@@ -156,6 +157,7 @@ class Engine:
         self.server: Server | None = None
         """What the server is and how large its window; None until it was asked."""
         self._reader = HeadReader(self.policy.volatile.patterns, PROMPT_KEYS)
+        self._mender = Mender(self.policy.mend, self.store)
         self._hinter = Hinter(self.policy.hints)
         self._resumables = Resumables(self.policy.memory_bytes // 4)
         self._to_probe = self.policy.probe
@@ -217,7 +219,11 @@ class Engine:
                 return
             self._to_probe = False
         try:
-            self.server = yield from probe(model)
+            server = yield from probe(model)
+            if self.policy.template is not None:
+                text = self.policy.template.read_text(encoding="utf-8")
+                server = replace(server, template=text)
+            self.server = server
         except Exception:
             logger.exception("kvagent failed to read what the server says of itself")
 
@@ -306,6 +312,7 @@ class Engine:
                 stage(turn)
         if turn.tail != tail:
             raise Doubt("a stage added, dropped or moved messages; it may only change them")
+        self._settle_switches(turn)
         self._attach_notes(turn)
         check_pairs(turn)
         if before is not None:
@@ -358,6 +365,7 @@ class Engine:
             window=self.window,
             count_tokens=count_tokens,
             store_original=store_original,
+            resends_reasoning=lambda: self._mender.resends_reasoning(self.server),
             head=view.as_sent(),
             told=dict(enumerate(view.values)),
         )
@@ -399,6 +407,17 @@ class Engine:
             events.append(broken)
         return _Plan(turn, match, form, conversation, session, namespace, events, before)
 
+    def _settle_switches(self, turn: Turn) -> None:
+        """What the template is told for the whole conversation: chosen once, then kept."""
+        if turn.past_head is not None:
+            switches = turn.past_head.switches
+        elif self.policy.mode == "full":
+            switches = self._mender.switches(self.server)
+        else:
+            switches = b""
+        if turn.head.switches != switches:
+            turn.head = replace(turn.head, switches=switches)
+
     def _attach_notes(self, turn: Turn) -> None:
         if not turn.notes:
             return
@@ -409,10 +428,10 @@ class Engine:
         bearer.message = with_text_appended(bearer.message, note)
         bearer.noted = True
 
-    def _call(self, plan: _Plan, body: bytes) -> Call:
+    def _call(self, plan: _Plan, incoming: bytes) -> Call:
         """The request as it goes out, hints included, which no stage and no memory sees."""
         if self.policy.mode == "observe":
-            return Call(body, changed=False)
+            return Call(incoming, changed=False)
         form, request = plan.form, plan.turn.request
         role = plan.turn.head.key.hex()
         fields = self._hinter.fields(
@@ -421,7 +440,11 @@ class Engine:
         headers = self._hinter.headers(plan.conversation)
         for name in (*fields, *headers):
             plan.events.append(Edited(plan.conversation, "hints", name, 0))
-        return Call(added(form.body, fields), form.changed or bool(fields), headers)
+        switched = with_switches(form.body, request.body, plan.turn.head.switches)
+        if switched is not form.body:
+            plan.events.append(Edited(plan.conversation, "mend", "chat_template_kwargs", 0))
+        body = added(switched, fields)
+        return Call(body, form.changed or body is not form.body, headers)
 
     # -- settling
 

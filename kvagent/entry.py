@@ -36,20 +36,23 @@ class Head:
     """The other request keys that shape the prompt."""
     hidden: frozenset[int] = frozenset()
     """The places of volatile text at which a placeholder stands."""
-    _key: list[bytes] = field(default_factory=list)
+    switches: bytes = b""
+    """``chat_template_kwargs`` that kvagent adds for the whole conversation, as JSON."""
+    _key: list[bytes] = field(default_factory=list, init=False)
 
     @property
     def key(self) -> bytes:
         """A digest of what was sent."""
         if not self._key:
-            self._key.append(digest(self.tools or b"", *self.system))
+            switches = (b"switches", self.switches) if self.switches else ()
+            self._key.append(digest(self.tools or b"", *self.system, *switches))
         return self._key[0]
 
     @property
     def name(self) -> tuple[object, ...]:
         """Equal for heads that may stand for each other."""
         options = tuple(sorted(self.options.items()))
-        return self.key, self.meanings, tuple(self.tool_forms), options, self.hidden
+        return self.key, self.meanings, tuple(self.tool_forms), options, self.hidden, self.switches
 
     @property
     def weight(self) -> int:

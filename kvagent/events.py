@@ -17,6 +17,7 @@ Cause = Literal[
     "message_reserialised",
     "messages_removed",
     "options_changed",
+    "reasoning_dropped",
     "result_too_long",
     "schema_key_order",
     "system_changed",

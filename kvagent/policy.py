@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, PlainSerializer, field_validator
@@ -225,6 +226,22 @@ class Evict(_Model):
     """Tools whose results are never shortened."""
 
 
+class Mend(_Model):
+    """Have the chat template keep what it would drop or rewrite, as far as a request can.
+
+    What a template does is found by rendering it, where the server tells it (llama.cpp) or
+    ``Policy.template`` names it; that needs ``kvagent[exact]``. What is chosen for a conversation
+    stays so to its end.
+    """
+
+    reasoning: bool = True
+    """Send the reasoning of earlier replies, which many frameworks drop, where the prompt then
+    keeps its prefix at least as well as without."""
+    switches: bool = False
+    """Set the template's own switches (``chat_template_kwargs``) that keep old reasoning or the
+    day of the first request. The model then reads more of its old reasoning."""
+
+
 class Hints(_Model):
     """Fields and headers that help a server keep a conversation's cache; all are off by default.
 
@@ -257,6 +274,9 @@ class Policy(_Model):
     volatile: Volatile = Volatile()
     echo: Echo | None = Echo()
     evict: Evict | None = Evict()
+    mend: Mend | None = Mend()
+    template: Path | None = None
+    """A file with the model's chat template, for servers that do not tell theirs."""
     hints: Hints = Hints()
     warn_at: tuple[Annotated[float, Field(gt=0, le=1)], ...] = (0.70, 0.85, 0.95)
     """Shares of the window at which one warning each is given."""

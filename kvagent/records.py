@@ -58,6 +58,7 @@ def head_record(head: Head) -> bytes:
             "tool_forms": [(m.hex(), form.decode()) for m, form in head.tool_forms.items()],
             "options": {name: value.decode() for name, value in head.options.items()},
             "hidden": sorted(head.hidden),
+            **({"switches": head.switches.decode()} if head.switches else {}),
         }
     )
 
@@ -73,4 +74,5 @@ def read_head(record: bytes) -> Head:
         tool_forms={bytes.fromhex(m): form.encode() for m, form in data["tool_forms"]},
         options={name: value.encode() for name, value in data["options"].items()},
         hidden=frozenset(data["hidden"]),
+        switches=data.get("switches", "").encode(),
     )

@@ -14,7 +14,7 @@ _CONDITIONS: Mapping[str, Callable[[], Generator[Fetch, Fetched, Condition]]] = 
 
 
 def condition(server: Server) -> Generator[Fetch, Fetched, Condition]:
-    """Asks for one to three GETs; a server of unknown kind says nothing."""
+    """Asks for one or two GETs; a server of unknown kind says nothing."""
     ask = _CONDITIONS.get(server.kind)
     return Condition() if ask is None else (yield from ask())
 

@@ -136,12 +136,12 @@ def probe(found: Listing, model: str | None) -> Generator[Fetch, Fetched, Server
         window=_window(props) or size(mapping(found.entry.get("meta")).get("n_ctx")),
         slots=size(props.get("total_slots")),
         reports_cached=True,
+        template=text(props.get("chat_template")),
     )
 
 
 def condition() -> Generator[Fetch, Fetched, Condition]:
-    """Three GETs, two of which an operator may have closed. Prefixes are always kept, in slots."""
-    props = json_object((yield PROPS))
+    """Two GETs, which an operator may have closed. Prefixes are always kept, in slots."""
     slots = [mapping(slot) for slot in json_list((yield SLOTS))]
     said = metrics((yield METRICS))
     asked, hit = (
@@ -153,7 +153,6 @@ def condition() -> Generator[Fetch, Fetched, Condition]:
         waiting=whole(said.get("llamacpp:requests_deferred")),
         asked_tokens=None if asked is None or hit is None else whole(asked + hit),
         hit_tokens=whole(hit),
-        template=text(props.get("chat_template")),
     )
 
 

@@ -7,7 +7,7 @@ server's own file beside this one.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 
@@ -52,7 +52,8 @@ class Server:
     the last token. ``block_size`` is the number of tokens that are cached or lost together,
     ``None`` where reuse is by the token or not known. ``reports_cached`` is ``None`` as long as
     it is not known whether replies tell their cached tokens. ``advice`` is one sentence on what
-    to switch on at the server, if something should be.
+    to switch on at the server, if something should be. ``template`` is the text of its chat
+    template, where it tells it.
     """
 
     kind: Literal["vllm", "llama.cpp", "openai"]
@@ -63,6 +64,7 @@ class Server:
     slots: int | None = None
     reports_cached: bool | None = None
     advice: str | None = None
+    template: str | None = field(default=None, repr=False, compare=False)
 
 
 Fault = Literal[
@@ -84,7 +86,6 @@ class Condition:
     ``caching`` is whether prefixes are kept at all. ``kv_tokens`` is how many tokens of KV cache
     there are for all conversations together. ``running`` and ``waiting`` are requests. Of all
     prompt tokens since the start, ``asked_tokens``, ``hit_tokens`` came from the cache.
-    ``template`` is the text of the chat template.
     """
 
     caching: bool | None = None
@@ -93,7 +94,6 @@ class Condition:
     waiting: int | None = None
     asked_tokens: int | None = None
     hit_tokens: int | None = None
-    template: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from kvagent.events import Cause
 from kvagent.fingerprint import same_render
 from kvagent.stages.turn import Edit, Fresh, Turn
 
@@ -27,7 +28,9 @@ def echo(turn: Turn) -> None:
 
 
 def _restore(turn: Turn, fresh: Fresh, generated: Mapping[str, Any]) -> None:
-    if same_render(fresh.incoming, generated):
+    dropped = _dropped_reasoning(fresh.incoming, generated)
+    resend = bool(dropped) and turn.policy.mode == "full" and turn.resends_reasoning()
+    if not resend and same_render(fresh.incoming, generated):
         return
     message = dict(fresh.incoming)
     for key in ("content", "tool_calls", "function_call"):
@@ -36,10 +39,21 @@ def _restore(turn: Turn, fresh: Fresh, generated: Mapping[str, Any]) -> None:
         elif not message.get(key):
             message.pop(key, None)
     for key in REASONING:
-        # Only an agent that sends reasoning back gets its generated form: whether adding it
-        # keeps the prefix depends on the chat template.
+        # Only an agent that sends reasoning back gets its generated form.
         if message.get(key) and generated.get(key):
             message[key] = generated[key]
+    if resend:
+        message |= dropped
     fresh.message = message
     saved = max(turn.count_tokens(str(generated.get("content") or "")), 1)
-    turn.edits.append(Edit("echo", "message_reserialised", fresh.index, saved_tokens=saved))
+    cause: Cause = "reasoning_dropped" if resend else "message_reserialised"
+    turn.edits.append(Edit("echo", cause, fresh.index, saved_tokens=saved))
+
+
+def _dropped_reasoning(
+    incoming: Mapping[str, Any], generated: Mapping[str, Any]
+) -> Mapping[str, Any]:
+    """The reasoning that was generated and does not come back under any name."""
+    if any(incoming.get(key) for key in REASONING):
+        return {}
+    return {key: generated[key] for key in REASONING if generated.get(key)}

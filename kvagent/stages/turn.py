@@ -72,6 +72,8 @@ class Turn:
     count_tokens: Callable[[str], int]
     store_original: Callable[[str], str]
     """Keeps the original of a text that will be shortened; returns the handle to get it back."""
+    resends_reasoning: Callable[[], bool]
+    """Whether the chat template keeps the prefix when old reasoning is sent again."""
     head: Head
     """The head to be sent."""
     told: Told = field(default_factory=lambda: NOTHING_TOLD)

@@ -19,8 +19,8 @@ def as_json(facts: Facts, found: Sequence[Finding], notes: Sequence[str]) -> dic
     """``{"server": {…}, "condition": {…}, "trial": {…}, "findings": […], "notes": […]}``."""
     trial = facts.trial
     return {
-        "server": asdict(facts.server),
-        "condition": {k: v for k, v in asdict(facts.condition).items() if k != "template"},
+        "server": {k: v for k, v in asdict(facts.server).items() if k != "template"},
+        "condition": asdict(facts.condition),
         "trial": None
         if trial is None
         else {

@@ -1,0 +1,109 @@
+"""What should a conversation's requests say, so that the chat template keeps their prefix?
+
+Answered from the template's profile, which is made when it is first needed and kept under the
+template's hash.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import logging
+from collections.abc import Mapping
+from datetime import date
+from threading import Lock
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from kvagent.backends import Server
+from kvagent.policy import Mend
+from kvagent.stores import Store
+
+if TYPE_CHECKING:
+    from kvagent.tokens.profile import TemplateProfile
+
+logger = logging.getLogger("kvagent")
+
+_KWARGS = b'"chat_template_kwargs":'
+
+
+class Mender:
+    """Knows what a server's template needs; safe to use from several threads."""
+
+    def __init__(self, mend: Mend | None, store: Store) -> None:
+        self._mend = mend
+        self._store = store
+        self._profiles: dict[str, TemplateProfile | None] = {}
+        self._lock = Lock()
+
+    def resends_reasoning(self, server: Server | None) -> bool:
+        """Whether a prompt keeps its prefix at least as well with the reasoning of old turns."""
+        if self._mend is None or not self._mend.reasoning:
+            return False
+        profile = self.profile(server)
+        if profile is None:
+            return False
+        from kvagent.tokens.mending import mending
+
+        return mending(profile).resend_reasoning is True
+
+    def switches(self, server: Server | None) -> bytes:
+        """The ``chat_template_kwargs`` of a conversation that begins now, as JSON; empty for none."""
+        if self._mend is None or not self._mend.switches:
+            return b""
+        profile = self.profile(server)
+        if profile is None:
+            return b""
+        from kvagent.tokens.mending import mending
+
+        kwargs = mending(profile, date.today()).chat_template_kwargs  # noqa: DTZ011  (the server's own)
+        return orjson.dumps(dict(kwargs), option=orjson.OPT_SORT_KEYS) if kwargs else b""
+
+    def profile(self, server: Server | None) -> TemplateProfile | None:
+        """The profile of the server's template; None where it is not known or cannot be read."""
+        source = server.template if server is not None else None
+        if source is None or importlib.util.find_spec("jinja2") is None:
+            return None
+        with self._lock:
+            if source not in self._profiles:
+                try:
+                    self._profiles[source] = self._made(source)
+                except Exception:
+                    logger.warning("kvagent cannot profile the chat template", exc_info=True)
+                    self._profiles[source] = None
+            return self._profiles[source]
+
+    def _made(self, source: str) -> TemplateProfile:
+        from kvagent.tokens.profile import TemplateProfile, profile_of
+        from kvagent.tokens.template import ChatTemplate
+
+        template = ChatTemplate(source)
+        key = b"template:" + template.hash.encode()
+        for record in reversed(self._store.get("", key)):
+            try:
+                return TemplateProfile.parse(record)
+            except ValueError:
+                logger.debug("a profile in the store cannot be read; it is made anew")
+        profile = profile_of(template)
+        self._store.add("", key, profile.json())
+        return profile
+
+
+def with_switches(body: bytes, request: Mapping[str, Any], switches: bytes) -> bytes:
+    """A request's bytes with more ``chat_template_kwargs``; what the agent sets itself stays.
+
+    The same bytes where its own cannot be found in them with certainty.
+    """
+    if not switches:
+        return body
+    own = request.get("chat_template_kwargs")
+    if own is None and "chat_template_kwargs" not in request:
+        end = body.rindex(b"}")
+        return body[:end] + b"," + _KWARGS + switches + body[end:]
+    if not isinstance(own, dict):
+        return body
+    merged = {**orjson.loads(switches), **own}
+    before = _KWARGS + orjson.dumps(own)
+    if body.count(before) != 1:
+        return body
+    return body.replace(before, _KWARGS + orjson.dumps(merged))
