@@ -76,7 +76,7 @@ def _prompt(
     abilities = abilities_of(template)
     messages = [_message(message) for message in messages_of(body)]
     continued = _continued(body, messages)
-    if continued:
+    if continued is not None:
         if abilities.thinking:
             raise PromptError(
                 "how llama.cpp continues a reply of a model that thinks is not known here: let the "
@@ -100,7 +100,7 @@ def _prompt(
     if tools := [_tool(tool) for tool in body.get("tools") or ()]:
         given["tools"] = tools
 
-    def render(generation: bool) -> str:
+    def render(*, generation: bool) -> str:
         said = {"add_generation_prompt": True} if generation else {}
         # A template may change the lists: it gets copies.
         text = template.fill({**said, "messages": _copied(messages), **_copied(given)})
@@ -109,10 +109,10 @@ def _prompt(
 
     generation = body.get("add_generation_prompt") is not False
     if continued is not None:
-        with_prompt, without = render(True), render(False)
+        with_prompt, without = render(generation=True), render(generation=False)
         text = without + with_prompt[_common(with_prompt, without) :] + continued
     else:
-        text = render(generation)
+        text = render(generation=generation)
         if _HARMONY in template.source and not generation:
             before, found, after = text.rpartition("<|return|>")
             text = f"{before}<|end|>{after}" if found else text

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     import jinja2
+    from jinja2 import nodes
 
 
 class PromptError(ValueError):
@@ -40,6 +41,9 @@ class Template(Protocol):
 
     def __hash__(self) -> int:
         """What is learnt of a template is kept under it."""
+
+    def tree(self) -> nodes.Template:
+        """The template's syntax."""
 
     def now(self) -> datetime:
         """The time that it prints."""
@@ -79,7 +83,8 @@ class Dialect:
     ``prompt`` takes the body (parsed JSON, left as it is), the template and the tokenizer's edges.
     ``mend`` changes a template's source as the server does when it loads it, ``adapt`` makes a
     jinja2 environment render as the server's engine does. ``default_template`` stands in for a
-    model that has none.
+    model that has none. ``own_renderers`` are the kinds of model (``model_type``) that the server
+    renders with code of its own, whatever their template says.
     """
 
     name: str
@@ -87,6 +92,7 @@ class Dialect:
     mend: Callable[[str], str] = _as_written
     adapt: Callable[[jinja2.Environment], None] = _as_jinja
     default_template: str | None = None
+    own_renderers: frozenset[str] = frozenset()
 
 
 def messages_of(body: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import jinja2
+    from jinja2 import nodes
 
 
 class TemplateError(ValueError):
@@ -70,8 +71,11 @@ class ChatTemplate:
         """The variables that the template reads and does not set: those a request may give."""
         from jinja2 import meta
 
-        environment = _environment(self.now)
-        return frozenset(meta.find_undeclared_variables(environment.parse(self.source)))
+        return frozenset(meta.find_undeclared_variables(self.tree()))
+
+    def tree(self) -> nodes.Template:
+        """The template's syntax, as jinja2 reads it."""
+        return _environment(self.now).parse(self.source)
 
     def render(
         self,
@@ -104,7 +108,6 @@ class ChatTemplate:
 
 
 def _environment(now: Callable[[], datetime]) -> jinja2.Environment:
-    from jinja2 import nodes
     from jinja2.exceptions import TemplateError as JinjaError
     from jinja2.ext import Extension, loopcontrols
     from jinja2.parser import Parser
