@@ -96,7 +96,7 @@ class Hazard:
 
     code: Code
     where: str
-    """The growth or the question that showed it."""
+    """The growth or the question that showed it; no two hazards of a template have the same."""
     parting: Parting | None = None
     """The two renders; None where there is none because the template refuses."""
     detail: str = ""

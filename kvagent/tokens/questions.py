@@ -66,7 +66,7 @@ def ask_dates(
                 mends.append(Mend("chat_template_kwargs", 0, {name: PINNED}))
     if shown:
         found.insert(0, "strftime_now")
-        hazards.append(Hazard("date_in_prompt", "system", shown, mended_by=tuple(mends)))
+        hazards.append(Hazard("date_in_prompt", "date", shown, mended_by=tuple(mends)))
     bare = yield from _day_shown(study, body([c.user(c.QUESTION)], tools=True), today)
     if bare:
         found.append("nosys")
@@ -74,7 +74,7 @@ def ask_dates(
             hazards.append(
                 Hazard(
                     "date_in_prompt",
-                    "no_system",
+                    "date_without_system",
                     bare,
                     mended_by=(Mend("system_message", 0),),
                 )
@@ -139,14 +139,14 @@ def ask_arguments(study: Study, as_given: bool) -> Generator[Probe, Rendered, Ar
         return Arguments("refused")
     style = _style(spelled)
     if style == "not rendered":
-        return Arguments(style, (Hazard("ignored", "tool_calls", Parting.of(spelled, spelled)),))
+        return Arguments(style, (Hazard("ignored", "arguments", Parting.of(spelled, spelled)),))
     respelled = yield from study.render(_called(_RESPELLED), as_given=as_given)
     if style == "verbatim" or isinstance(respelled, Refused):
         return Arguments(style)
     parting = Parting.of(spelled, respelled)
     rounded = "" if "3.14159265" in spelled else "; numbers are rounded"
     return Arguments(
-        style, (Hazard("arguments_rewritten", "tool_calls", parting, f"as {style}{rounded}"),)
+        style, (Hazard("arguments_rewritten", "arguments", parting, f"as {style}{rounded}"),)
     )
 
 
@@ -222,7 +222,7 @@ def ask_results(study: Study) -> Asking:
         )
     )
     if isinstance(one, str) and isinstance(other, str) and c.CALL_ID in one and one != other:
-        hazards.append(Hazard("call_ids_rendered", "tool_calls", Parting.of(one, other)))
+        hazards.append(Hazard("call_ids_rendered", "call_ids", Parting.of(one, other)))
     return hazards
 
 
@@ -236,7 +236,9 @@ def ask_white_space(study: Study) -> Asking:
             continue
         kept = f"\n  {c.FINAL} \n"
         if c.FINAL in padded and kept not in padded and json.dumps(kept) not in padded:
-            hazards.append(Hazard("content_trimmed", role, Parting.of(plain, padded)))
+            hazards.append(
+                Hazard("content_trimmed", f"white_space_{role}", Parting.of(plain, padded))
+            )
     return hazards
 
 

@@ -97,15 +97,16 @@ class Study:
         """The ``chat_template_kwargs`` that together lose least over all growths ``tried``."""
         settled: dict[str, Any] = {}
         least = yield from self._losses(tried, settled)
-        for mend in sorted(
-            (mend for hazard in hazards for mend in hazard.mended_by if mend.kwargs),
-            key=lambda mend: mend.lost,
-        ):
-            if mend.kwargs.keys() <= settled.keys():
-                continue
-            losses = yield from self._losses(tried, {**settled, **mend.kwargs})
+        mends = [mend for hazard in hazards for mend in hazard.mended_by if mend.kwargs]
+        candidates: list[Mapping[str, Any]] = []
+        for mend in sorted(mends, key=lambda mend: mend.lost):
+            if mend.kwargs not in candidates:
+                candidates.append(mend.kwargs)
+        for kwargs in candidates:
+            more = {**settled, **kwargs}
+            losses = yield from self._losses(tried, more)
             if losses < least:
-                settled, least = {**settled, **mend.kwargs}, losses
+                settled, least = more, losses
         return settled
 
     def _losses(
@@ -122,16 +123,18 @@ class Study:
         self, growth: Growth, grown: Parting
     ) -> Generator[Probe, Rendered, tuple[Mend, ...]]:
         mends = []
-        tried = switches(self.undeclared) if (yield from self._switchable(growth, grown)) else ()
-        for kwargs in tried:
-            switched = yield from self.grow(growth.with_kwargs(kwargs))
-            if (
-                isinstance(switched, Parting)
-                and switched.lost < grown.lost
-                and _holds_as_much(switched.after, grown.after)
-                and (kwargs.keys() <= HISTORY.keys() or (yield from self._starts_alike(kwargs)))
-            ):
-                mends.append(Mend("chat_template_kwargs", switched.lost, kwargs))
+        for group in switches(self.undeclared):
+            if len(group) > 1 and (yield from self.grow(growth.with_kwargs(group))) == grown:
+                continue
+            for name, value in group.items():
+                switched = yield from self.grow(growth.with_kwargs({name: value}))
+                if (
+                    isinstance(switched, Parting)
+                    and switched.lost < grown.lost
+                    and _holds_as_much(switched.after, grown.after)
+                    and (name in HISTORY or (yield from self._starts_alike({name: value})))
+                ):
+                    mends.append(Mend("chat_template_kwargs", switched.lost, {name: value}))
         twin = growth.twin()
         if twin:
             told = yield from self.outcome(twin)
@@ -151,13 +154,6 @@ class Study:
             if (yield from self.grow(plain)) != (yield from self.grow(switched)):
                 return True
         return False
-
-    def _switchable(self, growth: Growth, grown: Parting) -> Generator[Probe, Rendered, bool]:
-        """Whether any known switch does anything: spares a server that many requests."""
-        if self.undeclared is not None:
-            return True
-        switched = yield from self.grow(growth.with_kwargs(HISTORY))
-        return switched != grown
 
     def _starts_alike(self, kwargs: Mapping[str, Any]) -> Generator[Probe, Rendered, bool]:
         """Whether a switch of unknown purpose leaves the first prompt of a session alone."""
@@ -210,11 +206,15 @@ def _cause(grown: Parting, unprompted: str | None) -> GrowthCode:
     before, after, at = grown.before, grown.after, grown.at
     if unprompted is not None and before.startswith(unprompted) and at >= len(unprompted):
         return "generation_prompt"
+    causes: list[tuple[int, GrowthCode]] = []
     if before.count(REASONING, at) > after.count(REASONING, at):
-        return "reasoning_dropped"
-    if 0 <= before.find(TOOL_NOTE, at) < after.find(TOOL_NOTE, at):
-        return "tools_moved"
-    # A system message that is rendered before the last user message only leaves no trace.
-    if before.find(SYSTEM, at) >= 0 and after.find(SYSTEM, at) != before.find(SYSTEM, at):
-        return "system_moved"
-    return "turn_rewritten"
+        causes.append((before.find(REASONING, at), "reasoning_dropped"))
+    moves: tuple[tuple[str, GrowthCode], ...] = (
+        (TOOL_NOTE, "tools_moved"),
+        (SYSTEM, "system_moved"),
+    )
+    for text, code in moves:
+        stood = before.find(text, at)
+        if stood >= 0 and after.find(text) != stood:
+            causes.append((stood, code))
+    return min(causes)[1] if causes else "turn_rewritten"

@@ -5,7 +5,7 @@ Templates name the same switch differently, so each name is tried and the render
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 
 HISTORY: Mapping[str, bool] = {
     "preserve_thinking": True,
@@ -33,14 +33,16 @@ _OTHERS = frozenset(
 )
 
 
-def switches(undeclared: Collection[str] | None) -> Iterator[Mapping[str, bool]]:
-    """The switches to try; ``undeclared`` are the template's variables, None if unknown."""
-    for name, value in HISTORY.items():
-        if undeclared is None or name in undeclared:
-            yield {name: value}
-    for name in sorted(set(undeclared or ()) - HISTORY.keys() - _OTHERS - set(DATES)):
-        yield {name: True}
-        yield {name: False}
+def switches(undeclared: Collection[str] | None) -> tuple[Mapping[str, bool], ...]:
+    """The switches to try, in groups: where a whole group does nothing, none of it does.
+
+    ``undeclared`` are the template's variables, None if unknown: then the known names are tried.
+    """
+    if undeclared is None:
+        return (HISTORY,)
+    known = {name: value for name, value in HISTORY.items() if name in undeclared}
+    others = sorted(set(undeclared) - HISTORY.keys() - _OTHERS - set(DATES))
+    return known, dict.fromkeys(others, True), dict.fromkeys(others, False)
 
 
 def dates(undeclared: Collection[str] | None) -> tuple[str, ...]:

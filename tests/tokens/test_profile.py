@@ -51,7 +51,7 @@ def test_a_template_that_keeps_every_prefix() -> None:
     profile = profiled(Toy(arguments="text"))
     # No growth, no date, nothing to mend; its arguments are read and dumped by the server.
     assert [(hazard.code, hazard.where) for hazard in profile.hazards] == [
-        ("arguments_rewritten", "tool_calls")
+        ("arguments_rewritten", "arguments")
     ]
     assert {str(outcome) for outcome in profile.outcomes.values()} == {"ok"}
     assert profile.reasoning == "always"
@@ -199,7 +199,7 @@ class TestHead:
 class TestDate:
     def test_in_every_prompt(self) -> None:
         profile = profiled(Toy(date="always"))
-        hazard = found(profile, "system")
+        hazard = found(profile, "date")
         assert hazard.code == "date_in_prompt"
         assert evidence(hazard).around(9)[0] == "Today is "
         assert hazard.mended_by == ()
@@ -207,7 +207,7 @@ class TestDate:
 
     def test_pinned_by_the_request(self) -> None:
         profile = profiled(Toy(date="pinned"))
-        (mend,) = found(profile, "system").mended_by
+        (mend,) = found(profile, "date").mended_by
         assert mend.kwargs.keys() == {"date_string"}
         assert mending(profile, date(2031, 1, 2)).chat_template_kwargs == {
             "date_string": "02 Jan 2031"
@@ -217,8 +217,8 @@ class TestDate:
 
     def test_only_without_a_system_message(self) -> None:
         profile = profiled(Toy(system="own", date="own"))
-        assert profile.hazard("system") is None
-        assert found(profile, "no_system").mended_by == (Mend("system_message", 0),)
+        assert profile.hazard("date") is None
+        assert found(profile, "date_without_system").mended_by == (Mend("system_message", 0),)
         assert mending(profile).system_message
         assert profile.row()["date dep"] == "nosys"
 
@@ -232,7 +232,7 @@ class TestDate:
         source = Toy(date="always").source().replace("%d.%m.%Y", style)
         template = ChatTemplate(source, now=lambda: day)
         profile = answered(profile_template("served", today=day.date()), local(template))
-        hazard = found(profile, "system")
+        hazard = found(profile, "date")
         assert hazard.code == "date_in_prompt"
         assert evidence(hazard).around(9)[0] == "Today is "
 
@@ -271,7 +271,7 @@ class TestMessages:
         row = profile.row()
         assert (row["args render"], row["args if str"]) == (read, as_text)
         rewritten = "ignored" if arguments == "nowhere" else "arguments_rewritten"
-        assert found(profile, "tool_calls").code == rewritten
+        assert found(profile, "arguments").code == rewritten
 
     def test_compact_arguments(self) -> None:
         compact = (
@@ -284,9 +284,9 @@ class TestMessages:
     def test_white_space_goes(self) -> None:
         profile = profiled(Toy(trims=True))
         assert {h.where for h in profile.hazards if h.code == "content_trimmed"} == {
-            "user",
-            "assistant",
-            "tool",
+            "white_space_user",
+            "white_space_assistant",
+            "white_space_tool",
         }
         assert "content_trimmed" not in profiled(Toy()).worst()
 
@@ -364,6 +364,19 @@ class TestKept:
             for hazard in profiled(toy).hazards:
                 assert MEANINGS[hazard.code] in str(hazard)
                 assert hazard.where in str(hazard)
+
+    def test_a_place_names_one_hazard(self) -> None:
+        toy = Toy("loop", "", "think", "nowhere", "strict", "merged", "xml", "always")
+        for profile in (profiled(toy), profiled(replace(toy, ids=True, trims=True))):
+            places = [hazard.where for hazard in profile.hazards]
+            assert len(places) > 10
+            assert len(set(places)) == len(places)
+
+    def test_the_first_thing_that_moves_is_the_cause(self) -> None:
+        """The reasoning goes too, but the tools stood before it."""
+        profile = profiled(Toy(reasoning="loop", tools="last_user"))
+        assert found(profile, "after_loop").code == "tools_moved"
+        assert found(profiled(Toy(reasoning="loop")), "after_loop").code == "reasoning_dropped"
 
 
 def local(template: ChatTemplate) -> Callable[[Probe], str | Refused]:

@@ -46,6 +46,7 @@ class Session:
     tools: list[Message] | None
     thinking: bool | None
     reasoning: bool
+    system: bool
 
     def growths(self) -> Iterator[tuple[str, int, int]]:
         """The growth's name and the sizes of both requests."""
@@ -74,7 +75,8 @@ def sessions(draw: st.DrawFn) -> Session:
             "function": {"name": "get_weather", "arguments": arguments},
         }
 
-    messages: list[Message] = [{"role": "system", "content": draw(words)}]
+    system = draw(st.booleans())
+    messages: list[Message] = [{"role": "system", "content": draw(words)}] if system else []
     messages.append({"role": "user", "content": draw(words)})
     requests = [Request(len(messages), "")]
     for _ in range(draw(st.integers(1, 3))):
@@ -93,7 +95,8 @@ def sessions(draw: st.DrawFn) -> Session:
         else:
             after = "after_loop" if in_loop else "after_steer"
             turn = "turn_with_tools" if tools else "turn"
-            kind = after if in_loop or messages[-2]["role"] == "tool" else turn
+            steered = messages[-2:-1] and messages[-2]["role"] == "tool"
+            kind = after if in_loop or steered else turn
             messages.append(assistant(draw(words)))
         messages.append({"role": "user", "content": draw(words)})
         requests.append(Request(len(messages), kind))
@@ -102,7 +105,7 @@ def sessions(draw: st.DrawFn) -> Session:
             one if one.kind.startswith("turn") else Request(one.size, f"spoken_{one.kind}")
             for one in requests
         ]
-    return Session(messages, requests, _tools() if tools else None, thinking, reasoning)
+    return Session(messages, requests, _tools() if tools else None, thinking, reasoning, system)
 
 
 def _tools() -> list[Message]:
@@ -113,7 +116,10 @@ def _tools() -> list[Message]:
 
 
 def check(template: ChatTemplate, profile: TemplateProfile, session: Session) -> None:
-    """Every growth of the session fares as the profile says: it holds, or it does not."""
+    """Every growth of the session fares as the profile says: it holds, or it does not.
+
+    What moves a system message harms none of the sessions that have no such message.
+    """
     for name, small, large in session.growths():
         outcome = profile.outcomes[name]
         prompted = not name.startswith(("steer", "spoken_steer"))
@@ -132,7 +138,10 @@ def check(template: ChatTemplate, profile: TemplateProfile, session: Session) ->
             assert refused, f"{name} is refused and the profile does not say so"
             return  # what comes later contains what was refused
         holds = Parting.of(before, after).lost == 0
-        assert holds == (outcome.lost == 0), f"{name}: {outcome}, and yet\n{before}\n---\n{after}"
+        expected = outcome.lost == 0
+        assert holds == expected or (holds and not session.system), (
+            f"{name}: {outcome}, and yet\n{before}\n---\n{after}"
+        )
 
 
 @cache
@@ -146,7 +155,7 @@ def compiled(file: Path) -> ChatTemplate:
 
 
 @pytest.mark.parametrize("name", TEMPLATES)
-@settings(suppress_health_check=[HealthCheck.too_slow], deadline=None, max_examples=40)
+@settings(suppress_health_check=[HealthCheck.too_slow], deadline=None, max_examples=25)
 @given(session=sessions())
 def test_no_hazard_of_a_real_template_is_missed(shared: Path, name: str, session: Session) -> None:
     template = compiled(shared / "data" / "chat_templates" / f"{name}.jinja")
@@ -164,14 +173,14 @@ toys = st.builds(
 )
 
 
-@settings(suppress_health_check=[HealthCheck.too_slow], deadline=None, max_examples=150)
+@settings(suppress_health_check=[HealthCheck.too_slow], deadline=None, max_examples=100)
 @given(toy=toys, session=sessions())
 def test_no_hazard_of_any_template_is_missed(toy: Toy, session: Session) -> None:
     template = ChatTemplate(toy.source())
     check(template, profile_of(template), session)
 
 
-@settings(suppress_health_check=[HealthCheck.too_slow], deadline=None, max_examples=60)
+@settings(suppress_health_check=[HealthCheck.too_slow], deadline=None, max_examples=40)
 @given(toy=toys)
 def test_the_mending_never_makes_it_worse_and_json_keeps_all(toy: Toy) -> None:
     profile = profile_of(ChatTemplate(toy.source()))

@@ -92,6 +92,6 @@ def test_a_template_that_renders_no_call(shared: Path, name: str) -> None:
     assert one == other
     assert RESULT in one
     assert "get_weather" not in one
-    hazard = profiled(shared / "data" / "chat_templates" / f"{name}.jinja").hazard("tool_calls")
+    hazard = profiled(shared / "data" / "chat_templates" / f"{name}.jinja").hazard("arguments")
     assert hazard is not None
     assert hazard.code == "ignored"
