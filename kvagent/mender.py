@@ -77,7 +77,7 @@ class Mender:
         from kvagent.tokens.profile import TemplateProfile, profile_of
         from kvagent.tokens.template import ChatTemplate
 
-        template = ChatTemplate(source)
+        template = ChatTemplate(source, {"bos_token": "", "eos_token": ""})
         key = b"template:" + template.hash.encode()
         for record in reversed(self._store.get("", key)):
             try:

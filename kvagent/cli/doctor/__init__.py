@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+import importlib.util
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+if TYPE_CHECKING:
+    from kvagent.backends import Server
+    from kvagent.tokens.profile import TemplateProfile
 
 
 def doctor(
@@ -47,9 +52,34 @@ def doctor(
     facts = connection.run(examine(model, passive=passive))
     found = list(findings(facts, Needs(context, agents)))
     notes = [facts.not_tried] if facts.not_tried else []
+    profile = _profile(facts.server)
+    if isinstance(profile, str):
+        notes.append(profile)
+    else:
+        from kvagent.cli.doctor.template import template_findings, template_notes
+
+        found += template_findings(profile)
+        notes += template_notes(profile)
     if json:
         typer.echo(orjson.dumps(as_json(facts, found, notes), option=orjson.OPT_INDENT_2).decode())
     else:
         Console().print(render(connection.api, facts, found, notes), highlight=False)
     if found:
         raise typer.Exit(1)
+
+
+def _profile(server: Server) -> TemplateProfile | str:
+    """What the chat template does; a sentence where that cannot be found out."""
+    if server.template is None:
+        return "The server does not tell its chat template, so it was not examined."
+    if importlib.util.find_spec("jinja2") is None:
+        return "The chat template was not examined: pip install 'kvagent[exact]'."
+    from kvagent.tokens.profile import profile_of
+    from kvagent.tokens.template import ChatTemplate, TemplateError
+
+    try:
+        return profile_of(
+            ChatTemplate(server.template, dict.fromkeys(("bos_token", "eos_token"), ""))
+        )
+    except TemplateError as error:
+        return f"The chat template could not be examined: {error}."

@@ -103,4 +103,4 @@ def test_a_template_that_prints_the_date(tmp_path: Path) -> None:
     template.write_text(DATED)
     with LlamaCpp(template=template) as server:
         status, report = examined(server.base_url)
-    assert (status, codes(report)) == (1, ["template-date"])
+    assert (status, codes(report)) == (1, ["template-date-in-prompt"])
