@@ -29,9 +29,13 @@ COMMANDS = {
     "doctor": Command(
         "kvagent.cli.doctor", "Examine a server: does it serve agents well, and what mends it?"
     ),
+    "plan": Command(
+        "kvagent.cli.plan", "Say whether a model and its KV cache fit a GPU, and what would help."
+    ),
     "rewrite": Command(
         "kvagent.cli.rewrite", "Write what kvagent would have sent for recorded chat requests."
     ),
+    "size": Command("kvagent.cli.size", "Say how much memory a model's KV cache takes."),
 }
 
 
