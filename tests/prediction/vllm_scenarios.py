@@ -1,0 +1,232 @@
+"""What tells a simulator of vLLM's cache from a wrong one?
+
+Growing sessions alone do not. Here are full pools with sessions in turn, prompts and answers that end at the edge
+of a block, the same prompt again, tenants, edits, and what templates do to a history.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from tests.prediction.sessions import (
+    TOOLS,
+    Body,
+    Message,
+    Session,
+    body,
+    edited,
+    growing,
+    recorded,
+    resent,
+    text,
+    with_tool_calls,
+)
+
+Scenario = Callable[[], Iterable[Session]]
+
+EOS = 3
+"""<|im_end|> of the test's models."""
+WINDOW = 16_384
+"""Tokens that the servers allow."""
+
+STRIPS_THINKING = """\
+{%- set last = namespace(user=0) -%}
+{%- for message in messages if message.role == 'user' -%}
+{%- set last.user = loop.index -%}
+{%- endfor -%}
+{%- set seen = namespace(user=0) -%}
+{%- for message in messages -%}
+{%- if message.role == 'user' -%}{%- set seen.user = seen.user + 1 -%}{%- endif -%}
+{{- '<|im_start|>' + message.role + '\\n' -}}
+{%- if message.reasoning and seen.user == last.user -%}
+{{- '<think>\\n' + message.reasoning + '\\n</think>\\n' -}}
+{%- endif -%}
+{{- message.content + '<|im_end|>\\n' -}}
+{%- endfor -%}
+{%- if add_generation_prompt -%}{{- '<|im_start|>assistant\\n' -}}{%- endif -%}
+"""
+"""Reasoning stays in the prompt until the next user message, as with Qwen3."""
+
+
+def ids(count: int, seed: object) -> list[int]:
+    """Token ids, the same for the same seed."""
+    draw = random.Random(repr(seed))
+    return [draw.randrange(10, 2000) for _ in range(count)]
+
+
+def tokens(prompt: Sequence[int], generate: int = 1, **options: Any) -> Body:
+    """A request of token ids; so many tokens are generated, whichever they are."""
+    return {
+        "model": "m",
+        "prompt": list(prompt),
+        "max_tokens": generate,
+        "min_tokens": generate,
+        "ignore_eos": True,
+        "temperature": 0,
+        **options,
+    }
+
+
+def stopped(prompt: Sequence[int], generate: int, **options: Any) -> Body:
+    """The same, where the last token is one that ends the answer."""
+    request = tokens(prompt, generate + 5, **options)
+    end = {"min_tokens": generate - 1, "ignore_eos": False, "logit_bias": {str(EOS): 100}}
+    return {**request, **end}
+
+
+def of_lengths(seed: object, lengths: Iterable[int], **options: Any) -> Session:
+    """One conversation of token ids whose prompts are exactly so long; each one is sent twice."""
+    history: list[int] = []
+    for number, length in enumerate(lengths):
+        history = [*history, *ids(length, (seed, number))][:length]
+        yield tokens(history, **options)
+        reply = yield tokens(history, **options)
+        history += reply["tokens"]
+
+
+def ending_at(seed: object, edges: Iterable[int], *, block_size: int) -> Session:
+    """Answers that end so many tokens behind the edge of a block, by a token and by their length."""
+    history = ids(block_size // 2, seed)
+    for number, edge in enumerate(edges):
+        for request in (stopped, tokens):
+            missing = (edge - len(history)) % block_size or block_size
+            reply = yield request(history, missing)
+            history += reply["tokens"]
+            history += ids(1, (seed, number))
+
+
+def salted(seed: object, salts: Iterable[str | None], length: int) -> Session:
+    """One prompt for several tenants."""
+    for salt in salts:
+        yield tokens(ids(length, seed), **({} if salt is None else {"cache_salt": salt}))
+
+
+def asking_for_logprobs(seed: object, length: int) -> Session:
+    """The cache is filled by all, and read by those that do not ask for the prompt's logprobs."""
+    prompt = ids(length, seed)
+    for options in ({}, {"prompt_logprobs": 1}, {}, {"prompt_logprobs": 1}):
+        yield tokens(prompt, **options)
+    yield tokens([*prompt, *ids(length, (seed, 1))], prompt_logprobs=0)
+    yield tokens([*prompt, *ids(length, (seed, 1)), 5])
+
+
+def too_long(seed: object) -> Session:
+    """At the window, just below it, and above it."""
+    prompt = ids(WINDOW + 100, seed)
+    for length in (WINDOW - 1, WINDOW, WINDOW + 100, WINDOW - 1, WINDOW - 2):
+        yield tokens(prompt[:length])
+
+
+def sub_agents(seed: object, count: int, **options: Any) -> Session:
+    """One short conversation after the other."""
+    for number in range(count):
+        yield from growing((seed, number), 2, **options)
+
+
+def thinking(seed: object, turns: int, template: str) -> Session:
+    """A conversation with reasoning in its replies, and tool results within a turn."""
+    history: list[Message] = [{"role": "system", "content": text(60, ("head", seed))}]
+    for turn in range(turns):
+        history.append({"role": "user", "content": text(40, (seed, turn))})
+        for step in range(3):
+            yield body(history, chat_template=template)
+            thought = text(30, (seed, turn, step, "thought"))
+            answer = text(20, (seed, turn, step))
+            history.append({"role": "assistant", "content": answer, "reasoning": thought})
+            if step < 2:
+                history.append({"role": "tool", "tool_call_id": "call_1", "content": text(20, step)})
+
+
+def strangers(seed: object, requests: int, block_size: int, longest: int) -> Session:
+    """Drawn at random: histories of token ids that grow, fork, go back, are cut, resent or stopped."""
+    draw = random.Random(repr(seed))
+    head = ids(draw.randint(1, 6 * block_size), draw.random())
+    histories: list[list[int]] = [[]]
+    for _ in range(requests):
+        history = draw.choice(histories)
+        what = draw.random()
+        if what < 0.2:
+            history = list(head)
+            histories.append(history)
+        elif what < 0.3:
+            history = history[: draw.randint(0, len(history))]
+            histories.append(history)
+        elif what < 0.4:
+            del history[draw.randint(0, len(history)) :]
+        if what < 0.9 or not history:
+            more = [1, block_size - 1, block_size, block_size + 1, draw.randint(1, longest // 6)]
+            history += ids(draw.choice(more), draw.random())
+        if draw.random() < 0.3:
+            del history[max(block_size, len(history) // block_size * block_size) :]
+        del history[longest:]
+        request = draw.choice([stopped, tokens])
+        generate = draw.choice([1, 1, 2, block_size - 1, block_size, draw.randint(1, 2 * block_size)])
+        reply = yield request(history, generate)
+        if draw.random() < 0.8:
+            history += reply["tokens"]
+
+
+def full_attention(block_size: int, usable: int) -> Mapping[str, Scenario]:
+    """For a server with so many usable blocks."""
+    room = block_size * usable
+    head = room // 100  # words; some three tokens each
+
+    def edges(*offsets: int) -> list[int]:
+        return [k * block_size + offset for k in (1, 2, 3, 5, 8) for offset in offsets]
+
+    def together(count: int, share: float) -> Scenario:
+        """So many sessions in turn, which grow to ``share`` of the pool each."""
+        words = int(room * share / 3 / 8)
+        return lambda: [
+            growing(("together", count, n), 6, head=words * 2, question=words, max_tokens=20)
+            for n in range(count)
+        ]
+
+    def beside(length: int) -> Scenario:
+        """A main session, and sub-agents with its head and tools."""
+        shared = {"head": head, "head_seed": "main", "tools": TOOLS}
+        return lambda: [
+            growing("main", 8, question=length, **shared),
+            sub_agents("sub", 4, question=head, **shared),
+        ]
+
+    return {
+        "growing": lambda: [growing("one", 10, question=60)],
+        "tools in the template": lambda: [with_tool_calls("calls", 6), growing("t", 4, tools=TOOLS)],
+        "resent": lambda: [resent("again", 3), resent("again 2", 3, words=2 * head)],
+        "lengths": lambda: [of_lengths("lengths", edges(-1, 0, 1))],
+        "lengths, two answers": lambda: [of_lengths("two", edges(-1, 0, 1), generate=2)],
+        "ends": lambda: [ending_at("ends", (-2, -1, 0, 1, 2), block_size=block_size)],
+        "tenants": lambda: [salted("salt", ("a", "a", "b", None, None, "b", "a"), 3 * block_size)],
+        "logprobs": lambda: [asking_for_logprobs("logprobs", 3 * block_size)],
+        "edited": lambda: [edited("edit", 6, at=(1, 4, 0, 2, 2), question=head)],
+        "two in turn": together(2, 0.55),
+        "four in turn": together(4, 0.3),
+        "five in turn": together(5, 0.22),
+        "five in turn, small": together(5, 0.1),
+        "beside a short session": beside(head // 4),
+        "beside a long session": beside(head * 2),
+        "thinking stripped": lambda: [thinking("think", 4, STRIPS_THINKING)],
+        "strangers": lambda: [strangers(n, 30, block_size, room // 3) for n in range(1)],
+        "strangers, long": lambda: [strangers(("long", n), 15, block_size, room - 400) for n in range(2)],
+    }
+
+
+def of_cases(shared: Path, *names: str) -> Mapping[str, Scenario]:
+    """The recorded faults."""
+
+    def play(name: str) -> Scenario:
+        return lambda: [recorded(shared / "cases" / f"{name}.jsonl")]
+
+    return {name: play(name) for name in names}
+
+
+def at_once(count: int, words: int) -> Iterable[Session]:
+    """Sessions for as many threads, half of them with a common head."""
+    return [
+        growing(("at once", n), 10, head=words, question=words, max_tokens=12, head_seed=n % 3)
+        for n in range(count)
+    ]
