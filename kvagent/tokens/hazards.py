@@ -45,6 +45,9 @@ MEANINGS: Mapping[Code, str] = {
 }
 
 
+_HABITS = frozenset({"arguments_rewritten", "call_ids_rendered", "content_trimmed", "ignored"})
+
+
 @dataclass(frozen=True, slots=True)
 class Parting:
     """Two prompts and the character at which they part."""
@@ -110,8 +113,9 @@ class Hazard:
 
     @property
     def lost(self) -> int:
-        """Characters of the tiny conversation that were lost."""
-        return self.parting.lost if self.parting else 0
+        """Characters of the tiny conversation that were lost; 0 where the two renders only show a
+        habit, because neither request is what became of the other."""
+        return self.parting.lost if self.parting and self.code not in _HABITS else 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,17 +21,18 @@ Reasoning = Literal["never", "loop", "always"]
 
 DAY_FORMAT = "%d %b %Y"
 """How a date is given to a template's ``date_string``; llama.cpp does the same."""
-PINNED = c.FIRST_CLOCK.replace(day=2).strftime(DAY_FORMAT)
+_PINNED = c.FIRST_CLOCK.replace(day=2).strftime(DAY_FORMAT)
 
+# What a server's day is looked for in.
 _DATE_FORMATS = (
     *("%Y-%m-%d", "%Y/%m/%d", "%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y"),
     *("%d %b %Y", "%d %B %Y", "%b %d %Y", "%b %d, %Y", "%B %d, %Y", "%B %d %Y"),
 )
 
-_CITY = "Par\u00eds"
 _SPELLED = '{"city":"Par\\u00eds","days":3,"rate":3.14159265}'
 """As a model may write it: compact, escaped, with more digits than six."""
 _RESPELLED = json.dumps(json.loads(_SPELLED), ensure_ascii=False)
+# The first two pairs of it: how quotes are escaped, and what stands between key and value and pairs.
 _PAIRS = re.compile(r'(\\?")city\1(\s*:\s*)\1Par[^"]*?s\1(\s*,\s*)\1days\1')
 
 
@@ -58,12 +59,12 @@ def ask_dates(
     shown = yield from _day_shown(study, body(with_system, tools=True), today)
     mends = []
     for name in dates(study.undeclared):
-        pinned = body(with_system, tools=True, kwargs={name: PINNED})
+        pinned = body(with_system, tools=True, kwargs={name: _PINNED})
         prompt = yield from study.render(pinned)
-        if isinstance(prompt, str) and PINNED in prompt:
+        if isinstance(prompt, str) and _PINNED in prompt:
             found.append(f"{name} kwarg")
             if not (yield from _day_shown(study, pinned, today)):
-                mends.append(Mend("chat_template_kwargs", 0, {name: PINNED}))
+                mends.append(Mend("chat_template_kwargs", 0, {name: _PINNED}))
     if shown:
         found.insert(0, "strftime_now")
         hazards.append(Hazard("date_in_prompt", "date", shown, mended_by=tuple(mends)))
@@ -190,16 +191,17 @@ def _grown(
     study: Study, head: list[Message], added: list[Message], prompted: bool = True
 ) -> Generator[Probe, Rendered, Parting | Refused]:
     """As `Study.grow`; with tools where the template refuses to do without."""
-    grown: Parting | Refused = Refused("")
+    refused = Refused("")
     for tools in (False, True):
         before = yield from study.render(body(head, tools=tools, prompted=prompted))
         after = yield from study.render(body([*head, *added], tools=tools))
-        if isinstance(before, str) and isinstance(after, str):
+        if isinstance(before, Refused):
+            refused = before
+        elif isinstance(after, Refused):
+            refused = after
+        else:
             return Parting.of(before, after)
-        grown = before if isinstance(before, Refused) else Refused(str(after))
-        if isinstance(after, Refused):
-            grown = after
-    return grown
+    return refused
 
 
 def ask_results(study: Study) -> Asking:
