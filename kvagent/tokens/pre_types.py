@@ -50,11 +50,6 @@ def _cased(letter: str, tail: str = "") -> str:
     return rf"{_LEAD}{upper}*{lower}+{tail}|{_LEAD}{upper}+{lower}*{tail}"
 
 
-def _uncased(tail: str, digits: str) -> str:
-    """As above, with marks, and without case at all."""
-    return rf"{_LEAD}[\p{{L}}\p{{M}}]+{tail}|{digits}|{_SIGNS_AND_SLASHES}|{_END}"
-
-
 _CASED = _cased(r"\p{L}")
 _CASED_CONTRACTED = _cased(r"\p{L}", f"{_CONTRACTION}?")
 _SLASHES_END = rf"{_SIGNS_AND_SLASHES}|{_END}"
@@ -133,15 +128,6 @@ PRE_TYPES: Mapping[str | None, PreType] = {
     "exaone-moe": PreType((_EXAONE_MOE,)),
     "minicpm5": PreType(
         (r"\p{N}{1,3}", rf"{_CONTRACTION}|{_WORD}|\p{{N}}+|{_SIGNS}|{_END}"), whole_words=True
-    ),
-    **dict.fromkeys(
-        ("tiny_aya", "cohere2moe"),
-        PreType(
-            (
-                r"[0-9]{1,3}(?=(?:[0-9]{3})*(?![0-9A-Za-z_]))",
-                _uncased(rf"{_CONTRACTION}?", r"\p{N}{1,3}"),
-            )
-        ),
     ),
     "laguna": PreType((r"[^\n]+|[\n]+", _QWEN2)),
 }
