@@ -68,7 +68,7 @@ def dialect(
                 _consolidated(messages, template),
                 {
                     "tools": None if excluded else _tools(body.get("tools")),
-                    **_variables(body, template_kwargs or {}),
+                    **_merged(template_kwargs or {}, said_by(body)),
                 },
             ),
             add_special=bool(body.get("add_special_tokens", False)),
@@ -234,8 +234,8 @@ def _tool(tool: Mapping[str, Any]) -> dict[str, Any]:
     return whole if deferred is None else {**whole, "defer_loading": deferred}
 
 
-def _variables(body: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
-    """What the request asks the template for; a null counts as not said."""
+def said_by(body: Mapping[str, Any]) -> dict[str, Any]:
+    """What the request asks the template for."""
     kwargs = body.get("chat_template_kwargs") or {}
     if body.get("chat_template") is not None or "chat_template" in kwargs:
         raise PromptError(
@@ -251,10 +251,11 @@ def _variables(body: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str
     }
     if effort is not None and "enable_thinking" not in kwargs:
         said["enable_thinking"] = effort != "none"
-    return _merged(defaults, _merged(kwargs, said))
+    return _merged(kwargs, said)
 
 
 def _merged(under: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+    """Both; a null, and "auto", counts as not said."""
     return {**under, **{key: value for key, value in over.items() if value not in (None, "auto")}}
 
 
