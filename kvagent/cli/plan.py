@@ -269,6 +269,8 @@ def _assumptions(now: Scenario) -> Iterator[str]:
         yield f"vLLM has {tokens:,} tokens in flight, which windows hold besides."
     yield f"All requests are at their full length. Prefill at {EFFICIENCY:.0%} of the peak compute."
     yield "Decode at the full bandwidth: a bound that no server goes beyond."
+    if now.storage.tp > 1 and now.server == "vLLM":
+        yield "Several GPUs are taken to be as many times as fast."
     yield f"The host's memory is reached with {HOST_BANDWIDTH:g} GB/s."
     if now.gpu.source != "as given":
         yield f"The GPU's figures are from {now.gpu.source}."

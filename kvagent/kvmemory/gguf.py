@@ -48,6 +48,8 @@ _CHUNK = 8192
 # Architectures whose window llama.cpp reads and does not use: all layers keep everything.
 _WINDOW_UNUSED = frozenset({"llama", "mistral3", "phi3", "qwen2", "qwen2moe", "qwen3", "qwen3moe"})
 
+_MOST_LAYERS = 10_000  # beyond it, a number is garbage
+
 # ggml's types by number: bytes of a block and numbers in it.
 _BLOCKS = {
     0: (4, 1),  # F32
@@ -156,8 +158,8 @@ def _layers(keys: _Keys) -> Iterator[Layer]:
     count = keys.number("block_count")
     # The last blocks may be heads that predict further tokens; a server without speculation has no KV for them.
     count -= keys.number("nextn_predict_layers", default=0)
-    if count < 1:
-        raise GeometryError(f"{keys.architecture}.block_count leaves no layer")
+    if not 1 <= count <= _MOST_LAYERS:
+        raise GeometryError(f"{keys.architecture}.block_count leaves {count} layers")
     if keys.get("wkv.head_size") is not None or keys.get("attention.compress_ratios") is not None:
         raise GeometryError(f"what {keys.architecture} keeps is not known here")
     heads = keys.numbers("attention.head_count", count)

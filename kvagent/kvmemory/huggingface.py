@@ -56,6 +56,8 @@ _HIDDEN = ("hidden_size", "n_embd", "d_model")
 _HEAD_DIM = ("head_dim", "hidden_size_per_head", "kv_channels")
 _CONTEXT = ("max_position_embeddings", "n_positions", "max_seq_len", "seq_length")
 
+_MOST_LAYERS = 10_000  # beyond it, a number is garbage
+
 # Pattern letters of Nemotron-H and the names in its newer `layers_block_type`.
 _LETTERS = {"M": "mamba", "*": "attention", "-": "mlp", "E": "moe"}
 _NOTHING_KEPT = frozenset({"mlp", "moe"})
@@ -174,6 +176,8 @@ def _kinds(text: _Fields) -> list[str]:
             raise GeometryError(f"hybrid_override_pattern has the unknown letter {error}") from None
     named = text.get("layers_block_type") or text.get("layer_types")
     count = text.number(_LAYERS)
+    if count > _MOST_LAYERS:
+        raise GeometryError(f"num_hidden_layers is {count}, more than any model has")
     if isinstance(named, list) and named and all(isinstance(kind, str) for kind in named):
         # A list for more layers than there are was left over from a larger sibling.
         if len(named) < count:
@@ -187,21 +191,20 @@ def _kind(text: _Fields, index: int) -> str:
     if isinstance(indices := text.get("attn_layer_indices"), list):  # Bamba
         return "attention" if index in indices else "mamba"
     if text.has("attn_layer_period"):  # Jamba
-        offset = text.get("attn_layer_offset") or 0
-        return "attention" if index % text.number("attn_layer_period") == offset else "mamba"
+        place = index % text.number("attn_layer_period")
+        return "attention" if place == text.get("attn_layer_offset") else "mamba"
     other = _other_kind(text)
     period = text.get("full_attention_interval") or text.get("sliding_window_pattern")
     period = period or text.get("_sliding_window_pattern") or _EVERY_NTH_IS_FULL.get(text.type)
     if isinstance(period, str):  # EXAONE-4: LLLG, a letter a layer
         return other if period[index % len(period)] == "L" else "full_attention"
     if period:
-        return (
-            "full_attention"
-            if (index + 1) % _whole("sliding_window_pattern", period) == 0
-            else other
-        )
+        last = (index + 1) % _whole("sliding_window_pattern", period) == 0
+        return "full_attention" if last else other
     if other == "sliding_attention" and text.has("max_window_layers"):
-        return other if index >= int(text.get("max_window_layers")) else "full_attention"
+        windowless = text.get("max_window_layers")
+        if windowless and index < _whole("max_window_layers", windowless):
+            return "full_attention"
     return other if other == "sliding_attention" else "full_attention"
 
 

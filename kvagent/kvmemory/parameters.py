@@ -33,19 +33,22 @@ def weights_of(config: Mapping[str, Any], kinds: Sequence[str]) -> Weights:
         config: the fields of a ``config.json``.
         kinds: what each layer is, in the words of ``layer_types``.
     """
-    if config.get("model_type") in _OTHER_PARTS or not set(kinds) <= _ATTENTION | {_LINEAR}:
+    kind = str(config.get("model_type"))
+    if kind in _OTHER_PARTS or not set(kinds) <= _ATTENTION | {_LINEAR}:
         return Weights()
     try:
-        return _weights(config, kinds)
-    except (KeyError, TypeError, ValueError, ZeroDivisionError):
+        found = _weights(config, kind, kinds)
+    except (KeyError, TypeError, ValueError, ArithmeticError):
         return Weights()
+    parts = (found.parameters, found.active_parameters, found.experts, found.experts_per_token)
+    return found if all(type(part) is int and part > 0 for part in parts) else Weights()
 
 
-def _weights(config: Mapping[str, Any], kinds: Sequence[str]) -> Weights:
-    hidden, width, kind = config["hidden_size"], config["intermediate_size"], config["model_type"]
+def _weights(config: Mapping[str, Any], kind: str, kinds: Sequence[str]) -> Weights:
+    hidden, width = config["hidden_size"], config["intermediate_size"]
     attention = sum(
-        _delta_net(config, hidden) if kind == _LINEAR else _attention(config, hidden)
-        for kind in kinds
+        _delta_net(config, hidden) if layer == _LINEAR else _attention(config, hidden)
+        for layer in kinds
     )
     embedding = config["vocab_size"] * hidden
     output = 0 if config.get("tie_word_embeddings", kind in _TIED) else embedding

@@ -35,6 +35,9 @@ QUANTISED: dict[Server, str] = {"vLLM": "fp8", "llama.cpp": "q8_0"}
 NO_END = 1 << 30
 """More tokens or requests than anybody asks for: so many have room when there is no limit."""
 
+MOST_GPUS = 64
+"""More are not tried."""
+
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
@@ -211,16 +214,24 @@ def _quantisation(now: Scenario) -> Means:
 
 
 def _tensor_parallel(now: Scenario) -> Means:
-    ranks = now.storage.tp * 2
-    used = replace(now, storage=replace(now.storage, tp=ranks))
+    used = _on(now, 2)
+    # As few GPUs as it takes.
+    while not used.fits and used.storage.tp * 2 <= MOST_GPUS:
+        used = _on(used, 2)
+    ranks = used.storage.tp
     part = "some of the layers" if now.server == "llama.cpp" else "a part of each layer"
     return Means(
         "tensor parallel",
         f"{ranks} such GPUs, each with {part}",
         used,
         f"--tensor-parallel-size {ranks}",
-        "--split-mode layer, and both GPUs visible",
+        "--split-mode layer, and all GPUs visible",
     )
+
+
+def _on(now: Scenario, times: int) -> Scenario:
+    """The same on so many times the GPUs."""
+    return replace(now, storage=replace(now.storage, tp=now.storage.tp * times))
 
 
 def _offload(now: Scenario) -> Means:
@@ -258,7 +269,9 @@ def _window(now: Scenario) -> Means:
 
 
 def _shorter(now: Scenario) -> Means:
-    context = max(1, now.context // 2)
+    half = max(1, now.context // 2)
+    # What has room if that helps, else half of it to see what it would bring.
+    context = half if now.fits else now.longest_context or half
     used = replace(now, context=context)
     return Means(
         "shorter context",
