@@ -1,0 +1,94 @@
+"""Does a KV space become the blocks and tokens that vLLM makes of it?"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kvagent.kvmemory import vllm
+from kvagent.kvmemory.geometry import Attention, Geometry, Indexer, Latent, Layer, Layers, State
+from kvagent.kvmemory.gpus import GIB
+from kvagent.kvmemory.memory import Storage, growth_bytes
+from kvagent.kvmemory.models import model
+from kvagent.kvmemory.vllm import blocks_of, tokens_in
+
+RECORDED = json.loads(
+    (Path(__file__).parent / "recorded" / "vllm_pools.json").read_text(encoding="utf-8")
+)["pools"]
+
+
+def layer(kind: str, *sizes: Any) -> Layer:
+    match kind:
+        case "attention":
+            return Attention(*sizes)
+        case "latent":
+            return Latent(sizes[0] - 64, 64)
+        case "indexer":
+            return Indexer(*sizes)
+        case _:
+            return State(*sizes)
+
+
+@pytest.mark.parametrize("name", sorted({row["model"] for row in RECORDED}))
+def test_as_vllm_s_own_functions(name: str) -> None:
+    rows = [row for row in RECORDED if row["model"] == name]
+    assert rows
+    for row in rows:
+        kinds = tuple(Layers(count, layer(*rest)) for count, *rest in row["layers"])
+        pool = blocks_of(
+            Geometry(name, kinds),
+            row["context"],
+            Storage.of(row["kv_dtype"], row["tp"]),
+            block_size=row["block_size"],
+            in_flight=row["in_flight"],
+        ).pool(row["space_bytes"])
+        found = (pool.blocks, pool.tokens, pool.concurrency)
+        assert found == (row["blocks"], row["tokens"], row["concurrency"]), row
+
+
+def test_the_line_of_a_server_that_was_started() -> None:
+    """2 GiB of SmolLM2-135M on a CPU: "CPU KV cache size: 93,184 tokens"."""
+    smol = model("SmolLM2-135M").geometry()
+    found = tokens_in(smol, 2 * GIB, 8192, Storage.of("bf16"), block_size=vllm.CPU_BLOCK)
+    assert found == 93_184
+    assert found == 2 * GIB // (23_040 * 128) * 128
+
+
+def test_the_line_of_a_server_with_windows_that_was_started() -> None:
+    """1 GiB of a small Gemma-3 on a CPU: "397,093 tokens, Maximum concurrency ...: 48.47x"."""
+    kinds = (Layers(10, Attention(2, 64, 64, 512)), Layers(2, Attention(2, 64, 64)))
+    pool = blocks_of(
+        Geometry("small", kinds), 8192, Storage.of("bf16"), block_size=128, in_flight=2048
+    ).pool(GIB)
+    assert (pool.tokens, f"{pool.concurrency:.2f}") == (397_093, "48.47")
+
+
+def test_without_windows_the_tokens_are_whole_blocks_of_all_layers() -> None:
+    llama = model("Llama-3-8B").geometry()
+    space, storage = 20 * GIB + 5, Storage.of()
+    blocks = space // (growth_bytes(llama, storage) * 16)
+    assert tokens_in(llama, space, 8192, storage) == blocks * 16
+
+
+def test_chunked_attention_is_allocated_like_full_attention() -> None:
+    chunked = Geometry("c", (Layers(6, Attention(8, 64, 64, 8192, chunked=True)),))
+    full = Geometry("f", (Layers(6, Attention(8, 64, 64)),))
+    assert blocks_of(chunked, 32_768, Storage.of()) == blocks_of(full, 32_768, Storage.of())
+
+
+def test_a_hybrid_gets_blocks_as_large_as_its_states() -> None:
+    blocks = blocks_of(model("Qwen3-Next-80B-A3B").geometry(), 32_768, Storage.of("bf16"))
+    # 2 heads of 256 twice in 2 bytes are 2,048 bytes a token; a state in 16 bits is 1,097,728.
+    assert blocks.block_size == 544 == -(-1_097_728 // (16 * 2_048)) * 16
+    assert len(blocks.groups) == 4
+
+
+@pytest.mark.parametrize(
+    ("gib", "name", "tokens"),
+    [(24, "RTX-4090", 4096), (80, "H100", 16_384), (80, "A100-80GB", 4096), (179, "B200", 32_768)],
+)
+def test_tokens_in_flight_by_gpu(gib: int, name: str, tokens: int) -> None:
+    assert vllm.in_flight_tokens(gib * GIB, name) == tokens
