@@ -31,14 +31,19 @@ class Named:
 
 def read_model(argument: str) -> Named:
     """The model that ``argument`` means; ``Failure`` if there is none."""
-    path = Path(argument).expanduser()
+    if not argument.strip():
+        raise Failure("MODEL is empty: give a name, a folder or a file")
+    path = Path(argument)
     try:
+        path = path.expanduser()
         if path.is_dir():
             return _from_folder(path)
         if path.exists():
             return _from_file(path)
     except OSError as error:
         raise Failure(f"cannot read {path}: {because(error)}") from error
+    except RuntimeError as error:  # ~somebody who does not exist
+        raise Failure(f"cannot read {path}: {error}") from error
     except (GeometryError, GGUFError) as error:
         raise Failure(f"{path}: {error}" if str(path) not in str(error) else str(error)) from error
     if path.suffix.lower() in _FILES or argument.startswith((".", "/", "~")):

@@ -58,6 +58,11 @@ class Indexer:
     dim: int
 
     @property
+    def elements(self) -> int:
+        """Numbers kept for one token."""
+        return self.dim
+
+    @property
     def bytes(self) -> int:
         """Bytes for one token: the key, and a 4-byte scale for every 128 of its numbers."""
         return self.dim + self.dim // 128 * 4
@@ -73,6 +78,11 @@ class State:
     """Numbers of the recurrent matrix."""
     recurrent_bytes: int | None = None
     """Bytes of each of those, where the model prescribes it; None leaves it to the server."""
+
+    @property
+    def elements(self) -> int:
+        """Numbers kept for one sequence."""
+        return self.conv + self.recurrent
 
 
 Layer = Attention | Latent | Indexer | State
@@ -141,5 +151,6 @@ class Geometry:
 
 
 def alike(layers: Iterable[Layer]) -> tuple[Layers, ...]:
-    """Equal layers together, in the order of their first."""
-    return tuple(Layers(count, layer) for layer, count in Counter(layers).items())
+    """Equal layers together, in the order of their first; without those that keep nothing."""
+    kept = Counter(layer for layer in layers if layer.elements > 0)
+    return tuple(Layers(count, layer) for layer, count in kept.items())

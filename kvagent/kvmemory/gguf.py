@@ -257,11 +257,11 @@ def _attention(keys: _Keys, kv_heads: int, heads: int, window: int | None) -> La
 
 def _state(keys: _Keys) -> State:
     if keys.get("shortconv.l_cache") is not None:
-        conv = keys.number("embedding_length") * (keys.number("shortconv.l_cache") - 1)
+        conv = keys.number("embedding_length") * max(keys.number("shortconv.l_cache") - 1, 0)
         return State(conv=conv, recurrent=0)
     inner, state = keys.number("ssm.inner_size"), keys.number("ssm.state_size")
     groups = keys.number("ssm.group_count", default=0)
-    tail = keys.number("ssm.conv_kernel") - 1
+    tail = max(keys.number("ssm.conv_kernel") - 1, 0)
     return State(conv=tail * (inner + 2 * groups * state), recurrent=state * inner)
 
 

@@ -18,7 +18,8 @@ from kvagent.kvmemory.geometry import (
     State,
 )
 from kvagent.kvmemory.gguf import geometry
-from kvagent.kvmemory.memory import Storage, growth_bytes
+from kvagent.kvmemory.memory import Storage, growth_bytes, request_bytes
+from kvagent.kvmemory.vllm import blocks_of
 from kvagent.kvmemory.weights import weight_bytes
 
 
@@ -276,3 +277,5 @@ def test_any_metadata_gives_a_geometry_or_says_why_not(
         return
     assert isinstance(found, Geometry)
     assert all(layers.count > 0 for layers in found.layers)
+    assert request_bytes(found, 1000, Storage.of()) > 0
+    assert blocks_of(found, 1000, Storage.of()).block_bytes > 0

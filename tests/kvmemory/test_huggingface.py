@@ -16,6 +16,8 @@ from kvagent.kvmemory.geometry import (
     State,
 )
 from kvagent.kvmemory.huggingface import geometry
+from kvagent.kvmemory.memory import Storage, request_bytes
+from kvagent.kvmemory.vllm import blocks_of
 
 PLAIN: dict[str, Any] = {
     "model_type": "llama",
@@ -299,3 +301,5 @@ def test_any_json_gives_a_geometry_or_says_why_not(fields: dict[str, Any]) -> No
     assert isinstance(found, Geometry)
     assert all(layers.count > 0 for layers in found.layers)
     assert found.weights.parameters is None or found.weights.parameters > 0
+    assert request_bytes(found, 1000, Storage.of()) > 0
+    assert blocks_of(found, 1000, Storage.of()).block_bytes > 0

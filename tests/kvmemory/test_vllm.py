@@ -11,6 +11,7 @@ import pytest
 from kvagent.kvmemory import vllm
 from kvagent.kvmemory.geometry import Attention, Geometry, Indexer, Latent, Layer, Layers, State
 from kvagent.kvmemory.gpus import GIB
+from kvagent.kvmemory.huggingface import geometry
 from kvagent.kvmemory.memory import Storage, growth_bytes
 from kvagent.kvmemory.models import model
 from kvagent.kvmemory.vllm import blocks_of, tokens_in
@@ -49,21 +50,64 @@ def test_as_vllm_s_own_functions(name: str) -> None:
         assert found == (row["blocks"], row["tokens"], row["concurrency"]), row
 
 
-def test_the_line_of_a_server_that_was_started() -> None:
-    """2 GiB of SmolLM2-135M on a CPU: "CPU KV cache size: 93,184 tokens"."""
-    smol = model("SmolLM2-135M").geometry()
-    found = tokens_in(smol, 2 * GIB, 8192, Storage.of("bf16"), block_size=vllm.CPU_BLOCK)
-    assert found == 93_184
-    assert found == 2 * GIB // (23_040 * 128) * 128
+SMALL: dict[str, Any] = {
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "head_dim": 64,
+    "hidden_size": 128,
+}
+DELTA_NETS: dict[str, Any] = {
+    "linear_num_key_heads": 2,
+    "linear_num_value_heads": 4,
+    "linear_key_head_dim": 32,
+    "linear_value_head_dim": 32,
+    "linear_conv_kernel_dim": 4,
+}
 
 
-def test_the_line_of_a_server_with_windows_that_was_started() -> None:
-    """1 GiB of a small Gemma-3 on a CPU: "397,093 tokens, Maximum concurrency ...: 48.47x"."""
-    kinds = (Layers(10, Attention(2, 64, 64, 512)), Layers(2, Attention(2, 64, 64)))
+@pytest.mark.parametrize(
+    ("config", "gib", "tokens", "concurrency"),
+    [
+        (model("SmolLM2-135M").config, 2, 93_184, "11.38"),
+        (
+            {
+                **SMALL,
+                "model_type": "gemma3_text",
+                "num_hidden_layers": 12,
+                "sliding_window": 512,
+                "sliding_window_pattern": 5,
+            },
+            1,
+            397_093,
+            "48.47",
+        ),
+        (
+            {**SMALL, "model_type": "mistral", "num_hidden_layers": 3, "sliding_window": 512},
+            1,
+            2_130_310,
+            "260.05",
+        ),
+        (
+            {**SMALL, **DELTA_NETS, "model_type": "qwen3_next", "num_hidden_layers": 8},
+            1,
+            958_698,
+            "117.03",
+        ),
+    ],
+    ids=["full", "some with a window", "all with a window", "gated delta nets"],
+)
+def test_the_line_of_a_server_that_was_started(
+    config: dict[str, Any], gib: int, tokens: int, concurrency: str
+) -> None:
+    """vLLM 0.32 on a CPU: "KV cache size: ... tokens, Maximum concurrency for 8,192 tokens ..."."""
     pool = blocks_of(
-        Geometry("small", kinds), 8192, Storage.of("bf16"), block_size=128, in_flight=2048
-    ).pool(GIB)
-    assert (pool.tokens, f"{pool.concurrency:.2f}") == (397_093, "48.47")
+        geometry(config),
+        8192,
+        Storage.of(),
+        block_size=vllm.CPU_BLOCK,
+        in_flight=vllm.CPU_IN_FLIGHT,
+    ).pool(gib * GIB)
+    assert (pool.tokens, f"{pool.concurrency:.2f}") == (tokens, concurrency)
 
 
 def test_without_windows_the_tokens_are_whole_blocks_of_all_layers() -> None:
