@@ -28,7 +28,7 @@ layers = (
     )
     | st.builds(Indexer, st.just(128))
     | st.builds(
-        State, st.integers(0, 30_000), st.integers(0, 600_000), st.sampled_from([None, 2, 4])
+        State, st.integers(1, 30_000), st.integers(0, 600_000), st.sampled_from([None, 2, 4])
     )
 )
 geometries = st.builds(
