@@ -12,6 +12,7 @@ from kvagent.backends.crowding import crowded_out
 from kvagent.backends.hints import hint_fields
 from kvagent.backends.overflow import overflow_of
 from kvagent.backends.probe import learn, probe
+from kvagent.backends.prompt import PromptError
 from kvagent.backends.usage import usage_of
 from kvagent.backends.values import Condition, Fault, Fetch, Fetched, Overflow, Server, Usage, Wish
 
@@ -28,6 +29,7 @@ __all__ = [
     "Fetch",
     "Fetched",
     "Overflow",
+    "PromptError",
     "Server",
     "Usage",
     "Wish",

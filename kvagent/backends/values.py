@@ -84,12 +84,13 @@ class Condition:
     """What a server says of its cache and its work at this moment; ``None`` is what it does not say.
 
     ``caching`` is whether prefixes are kept at all. ``kv_tokens`` is how many tokens of KV cache
-    there are for all conversations together. ``running`` and ``waiting`` are requests. Of all
+    there are for all conversations together, ``blocks`` in how many pieces. ``running`` and ``waiting`` are requests. Of all
     prompt tokens since the start, ``asked_tokens``, ``hit_tokens`` came from the cache.
     """
 
     caching: bool | None = None
     kv_tokens: int | None = None
+    blocks: int | None = None
     running: int | None = None
     waiting: int | None = None
     asked_tokens: int | None = None

@@ -161,6 +161,7 @@ def condition() -> Generator[Fetch, Fetched, Condition]:
     return Condition(
         caching={"true": True, "false": False}.get(caching),
         kv_tokens=_kv_tokens(labels),
+        blocks=_number(labels, "num_gpu_blocks"),
         running=whole(said.get("vllm:num_requests_running")),
         waiting=whole(said.get("vllm:num_requests_waiting")),
         asked_tokens=whole(said.get("vllm:prefix_cache_queries_total")),
@@ -182,12 +183,15 @@ def cache_config(metrics: bytes) -> Mapping[str, str]:
 
 
 def _kv_tokens(labels: Mapping[str, str]) -> int | None:
-    """What the start-up line says; without that label, every block but the one that is never used."""
-    said, blocks = labels.get("kv_cache_size_tokens", ""), labels.get("num_gpu_blocks", "")
-    if said.isdecimal():
-        return int(said)
-    block = _block_size(labels)
-    return int(blocks) * block if blocks.isdecimal() and block else None
+    """What the start-up line says; without that label, all blocks."""
+    blocks, block = _number(labels, "num_gpu_blocks"), _block_size(labels)
+    whole_pool = blocks * block if blocks and block else None
+    return _number(labels, "kv_cache_size_tokens") or whole_pool
+
+
+def _number(labels: Mapping[str, str], label: str) -> int | None:
+    value = labels.get(label, "")
+    return int(value) if re.fullmatch(r"[0-9]{1,12}", value) else None
 
 
 def null_is_off(version: str | None) -> bool:

@@ -36,6 +36,9 @@ COMMANDS = {
         "kvagent.cli.rewrite", "Write what kvagent would have sent for recorded chat requests."
     ),
     "size": Command("kvagent.cli.size", "Say how much memory a model's KV cache takes."),
+    "verify": Command(
+        "kvagent.cli.verify", "Send recorded requests: are the cached tokens as predicted?"
+    ),
 }
 
 

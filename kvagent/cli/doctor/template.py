@@ -67,7 +67,7 @@ def _by_code(profile: TemplateProfile) -> Iterator[tuple[Code, list[Hazard]]]:
 def _is_costly(hazard: Hazard) -> bool:
     if hazard.code == "date_in_prompt":
         return True
-    if hazard.where in ("late_system", "parallel_calls", "tool_calls"):
+    if hazard.where in ("late_system", "parallel_calls"):
         return False
     # Agents that send no reasoning back never have it dropped, and few switch thinking off.
     return hazard.lost >= _A_FEW

@@ -33,12 +33,23 @@ def codes(report: dict[str, Any]) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def small() -> Iterator[str]:
-    """Two slots of 1,024 tokens."""
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A tiny one."""
     pytest.importorskip("xllamacpp", reason="llama.cpp is not installed (group demo)")
+    from kvagent.cli.demo.server import default_model
+    from tests.tiny_model import LLAMA, write
+
+    path = tmp_path_factory.mktemp("model") / "tiny.gguf"
+    write(path, default_model(), LLAMA)
+    return path
+
+
+@pytest.fixture(scope="module")
+def small(model: Path) -> Iterator[str]:
+    """Two slots of 1,024 tokens."""
     from kvagent.cli.demo.server import LlamaCpp
 
-    with LlamaCpp(n_ctx=2048, n_parallel=2) as server:
+    with LlamaCpp(model, n_ctx=2048, n_parallel=2, threads=1) as server:
         yield server.base_url
 
 
@@ -95,12 +106,11 @@ def test_nobody_there() -> None:
     assert result.stderr.startswith("kvagent doctor: nothing answers at")
 
 
-def test_a_template_that_prints_the_date(tmp_path: Path) -> None:
-    pytest.importorskip("xllamacpp", reason="llama.cpp is not installed (group demo)")
+def test_a_template_that_prints_the_date(model: Path, tmp_path: Path) -> None:
     from kvagent.cli.demo.server import LlamaCpp
 
     template = tmp_path / "dated.jinja"
     template.write_text(DATED)
-    with LlamaCpp(template=template) as server:
+    with LlamaCpp(model, template=template, threads=1) as server:
         status, report = examined(server.base_url)
     assert (status, codes(report)) == (1, ["template-date-in-prompt"])

@@ -1,0 +1,104 @@
+"""Does the server report what was predicted for each recorded request?
+
+Requests go out one after the other, with one token to generate; each is predicted before it is
+sent. No I/O in here: the flow yields what to fetch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import orjson
+
+from kvagent.backends import Fetch, Fetched, PromptError, Server, usage_of
+from kvagent.backends.server_tokens import tokens as ask_tokens
+from kvagent.backends.simulation import Simulation
+from kvagent.prefixcache import Hit
+
+Flow: TypeAlias = Generator[Fetch, Fetched, "Row"]
+
+# A reply of one token; and no stream, whose counts would have to be asked for.
+_SHORT = {"max_tokens": 1, "stream": False, "n": 1}
+_LONG = frozenset(
+    {"max_completion_tokens", "n_predict", "stream_options", "logprobs", "top_logprobs"}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A recorded request: its line, its body, and the bytes of the line."""
+
+    line: int
+    body: Mapping[str, Any]
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One request; counts are in tokens, None where there is none."""
+
+    line: int
+    prompt_tokens: int | None
+    predicted: int | None
+    shared: int | None
+    """What a cache without an end, exact to the token, would have given."""
+    reported: int | None
+    loss: str = ""
+    """Why ``predicted`` is below ``shared``."""
+    fault: str = ""
+    """What went wrong instead."""
+
+    @property
+    def right(self) -> bool:
+        """Whether prediction and report agree."""
+        return not self.fault and self.predicted == self.reported
+
+
+def play(server: Server, cache: Simulation, requests: Iterable[Request]) -> Iterator[Flow]:
+    """A flow for each request, to be run in this order; what is sent first gives no rows."""
+    for body in cache.first():
+        yield _one(server, cache, 0, body)
+    for request in requests:
+        yield _one(server, cache, request.line, request.body)
+
+
+def _one(server: Server, cache: Simulation, line: int, recorded: Mapping[str, Any]) -> Flow:
+    body = {key: value for key, value in recorded.items() if key not in _LONG} | _SHORT
+    if server.model is not None:
+        body["model"] = server.model
+    body = dict(cache.apart(body))
+    try:
+        prompt = yield from ask_tokens(server, body)
+    except PromptError as error:
+        return Row(line, None, None, None, None, fault=str(error))
+    hit = cache.expect(prompt, body)
+    answer = yield Fetch("/chat/completions", "api", body)
+    return _row(line, len(prompt), hit, answer)
+
+
+def _row(line: int, tokens: int, hit: Hit | None, answer: Fetched) -> Row:
+    if answer.status != 200:
+        fault = "" if hit is None else f"refused ({answer.status}): {_said(answer)}"
+        return Row(line, tokens, None, None, None, loss="" if hit else "too long", fault=fault)
+    usage = usage_of(orjson.loads(answer.body))
+    if hit is None:
+        fault = "answered, although it was predicted to be too long"
+        return Row(line, tokens, None, None, usage.cached_tokens, fault=fault)
+    if usage.prompt_tokens != tokens:
+        fault = f"the server counts {usage.prompt_tokens} prompt tokens"
+    elif usage.cached_tokens is None:
+        fault = "the reply does not say how many tokens were cached"
+    else:
+        fault = ""
+    shown = hit.cached_tokens, hit.shared_tokens, usage.cached_tokens
+    return Row(line, tokens, *shown, loss=hit.loss, fault=fault)
+
+
+def _said(answer: Fetched) -> str:
+    try:
+        message = orjson.loads(answer.body)["error"]["message"]
+    except (orjson.JSONDecodeError, KeyError, TypeError):
+        message = answer.body[:200].decode(errors="replace")
+    return " ".join(str(message).split()) or "no answer"
