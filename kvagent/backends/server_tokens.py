@@ -10,16 +10,18 @@ from kvagent.backends.prompt import PromptError
 from kvagent.backends.values import Fetch, Fetched, Server
 
 _Ids: TypeAlias = Generator[Fetch, Fetched, list[int]]
+_Text: TypeAlias = Generator[Fetch, Fetched, str]
 
 
 class _Way(NamedTuple):
     tokens: Callable[[Mapping[str, Any]], _Ids]
+    prompt: Callable[[Mapping[str, Any]], _Text]
     text_tokens: Callable[[str, str | None], _Ids]
 
 
 _WAYS = {
-    "vllm": _Way(vllm_tokens.tokens, vllm_tokens.text_tokens),
-    "llama.cpp": _Way(llamacpp_tokens.tokens, llamacpp_tokens.text_tokens),
+    "vllm": _Way(vllm_tokens.tokens, vllm_tokens.prompt, vllm_tokens.text_tokens),
+    "llama.cpp": _Way(llamacpp_tokens.tokens, llamacpp_tokens.prompt, llamacpp_tokens.text_tokens),
 }
 
 
@@ -30,6 +32,11 @@ def tokens(server: Server, body: Mapping[str, Any]) -> _Ids:
         PromptError: it refuses the request, does not answer, or is of a kind that tells no tokens.
     """
     return _of(server).tokens(body)
+
+
+def prompt(server: Server, body: Mapping[str, Any]) -> _Text:
+    """The text of its prompt; see ``tokens``."""
+    return _of(server).prompt(body)
 
 
 def text_tokens(server: Server, text: str) -> _Ids:

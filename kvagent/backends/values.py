@@ -84,8 +84,9 @@ class Condition:
     """What a server says of its cache and its work at this moment; ``None`` is what it does not say.
 
     ``caching`` is whether prefixes are kept at all. ``kv_tokens`` is how many tokens of KV cache
-    there are for all conversations together, ``blocks`` in how many pieces. ``running`` and ``waiting`` are requests. Of all
-    prompt tokens since the start, ``asked_tokens``, ``hit_tokens`` came from the cache.
+    there are for all conversations together, ``blocks`` in how many pieces. ``running`` and
+    ``waiting`` are requests. Of all prompt tokens since the start, ``asked_tokens``,
+    ``hit_tokens`` came from the cache.
     """
 
     caching: bool | None = None

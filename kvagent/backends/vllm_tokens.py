@@ -10,12 +10,14 @@ from collections.abc import Generator, Mapping
 from typing import Any
 
 from kvagent.backends.prompt import messages_of
-from kvagent.backends.token_answers import token_ids
+from kvagent.backends.token_answers import refused, token_ids
 from kvagent.backends.values import Fetch, Fetched
 from kvagent.backends.vllm_prompt import said_by
+from kvagent.backends.wire import json_object
 
 _RENDER = "/chat/completions/render"
 _TOKENIZE = "/tokenize"
+_DETOKENIZE = "/detokenize"
 
 # Closed, older than the address, or behind a proxy that passes nothing else.
 _CLOSED = frozenset({401, 403, 404, 405, 501})
@@ -37,6 +39,17 @@ def tokens(body: Mapping[str, Any]) -> Generator[Fetch, Fetched, list[int]]:
         answer = yield Fetch(_TOKENIZE, "root", _as_tokenize(body))
         return token_ids(answer, "tokens", f"vLLM's {_TOKENIZE}")
     return token_ids(answer, "token_ids", f"vLLM's {_RENDER}")
+
+
+def prompt(body: Mapping[str, Any]) -> Generator[Fetch, Fetched, str]:
+    """The text of a chat request's prompt: what the server makes of its ids again."""
+    ids = yield from tokens(body)
+    named = {"model": body["model"]} if "model" in body else {}
+    answer = yield Fetch(_DETOKENIZE, "root", {"tokens": ids, **named})
+    text = json_object(answer).get("prompt")
+    if not isinstance(text, str):
+        raise refused(answer, f"vLLM's {_DETOKENIZE}")
+    return text
 
 
 def text_tokens(text: str, model: str | None) -> Generator[Fetch, Fetched, list[int]]:

@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-import importlib.util
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
-
-if TYPE_CHECKING:
-    from kvagent.backends import Server
-    from kvagent.tokens.profile import TemplateProfile
 
 
 def doctor(
@@ -37,49 +32,35 @@ def doctor(
 ) -> None:
     """Examine a server: what it is, whether it keeps prefixes, and what costs agents their cache.
 
-    Sends two chat requests of one token, none to a server that is busy. The exit status is 0 when there is nothing to
-    mend, 1 when something was found, 2 when no server of models answers.
+    Sends two chat requests of one token, none to a server that is busy, and has it render tiny conversations. The exit
+    status is 0 when there is nothing to mend, 1 when something was found, 2 when no server of models answers.
     """
     import orjson
     from rich.console import Console
 
+    from kvagent.backends import PromptError
     from kvagent.cli.connection import connect
     from kvagent.cli.doctor.examination import examine
     from kvagent.cli.doctor.findings import Needs, findings
+    from kvagent.cli.doctor.rendering import profile_server
     from kvagent.cli.doctor.report import as_json, render
+    from kvagent.cli.doctor.template import template_findings, template_notes
 
     connection = connect(base_url, api_key)
     facts = connection.run(examine(model, passive=passive))
     found = list(findings(facts, Needs(context, agents)))
     notes = [facts.not_tried] if facts.not_tried else []
-    profile = _profile(facts.server)
-    if isinstance(profile, str):
-        notes.append(profile)
-    else:
-        from kvagent.cli.doctor.template import template_findings, template_notes
-
-        found += template_findings(profile)
-        notes += template_notes(profile)
+    if not passive:
+        try:
+            profile = connection.run(profile_server(facts.server))
+        except PromptError as error:
+            notes.append(f"The chat template was not examined: {error}.")
+        else:
+            found += template_findings(profile)
+            notes += template_notes(profile)
     if json:
         typer.echo(orjson.dumps(as_json(facts, found, notes), option=orjson.OPT_INDENT_2).decode())
     else:
         Console().print(render(connection.api, facts, found, notes), highlight=False)
     if found:
         raise typer.Exit(1)
-
-
-def _profile(server: Server) -> TemplateProfile | str:
-    """What the chat template does; a sentence where that cannot be found out."""
-    if server.template is None:
-        return "The server does not tell its chat template, so it was not examined."
-    if importlib.util.find_spec("jinja2") is None:
-        return "The chat template was not examined: pip install 'kvagent[exact]'."
-    from kvagent.tokens.profile import profile_of
-    from kvagent.tokens.template import ChatTemplate, TemplateError
-
-    try:
-        return profile_of(
-            ChatTemplate(server.template, dict.fromkeys(("bos_token", "eos_token"), ""))
-        )
-    except TemplateError as error:
-        return f"The chat template could not be examined: {error}."

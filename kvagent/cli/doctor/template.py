@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from datetime import date
 from itertools import groupby
 
 import orjson
@@ -10,6 +11,7 @@ import orjson
 from kvagent.cli.doctor.findings import Finding
 from kvagent.tokens.hazards import Code, Hazard
 from kvagent.tokens.profile import TemplateProfile
+from kvagent.tokens.questions import DAY_FORMAT
 
 # Characters of the tiny conversations: less is the opening of a reply, and more a whole reply.
 _A_FEW = 40
@@ -89,7 +91,10 @@ def _remedy(hazard: Hazard) -> str:
         return "No field of a request mends it: give the server a mended template file."
     best = hazard.mended_by[0]
     if best.by == "chat_template_kwargs":
-        fields = orjson.dumps({"chat_template_kwargs": dict(best.kwargs)}).decode()
+        kwargs = dict(best.kwargs)
+        if hazard.code == "date_in_prompt":
+            kwargs = dict.fromkeys(kwargs, date.today().strftime(DAY_FORMAT))  # noqa: DTZ011
+        fields = orjson.dumps({"chat_template_kwargs": kwargs}).decode()
         return f"Send {fields} with every request, or set Policy(mend=Mend(switches=True))."
     return {
         "omit_reasoning": "Do not send reasoning back: then prompts keep their prefix.",
