@@ -83,6 +83,8 @@ def _shown(hazard: Hazard) -> str:
     if hazard.parting is None:
         return ""
     common, before, after = hazard.parting.around(24)
+    if before == after:  # a server's clock cannot be set: its day was found
+        return f" It has {common + before!r}."
     return f" After {common!r} stood {before!r}, then {after!r}."
 
 
