@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     import jinja2
     from jinja2 import nodes
 
+# What it calls a thing that is missing where no variable is.
+_PROPERTY = "object_property"
+
 # What C's isspace takes for a blank.
 _BLANK = " \t\n\v\f\r"
 
@@ -101,6 +104,8 @@ def tojson(
             return lines(members, level, "{}")
         if isinstance(value, list | tuple):
             return lines((write(each, level + 1) for each in value), level, "[]")
+        if _is_undefined(value):
+            return "null"
         return json.dumps(value, ensure_ascii=bool(ensure_ascii))
 
     return write(value, 0)
@@ -151,6 +156,8 @@ def _text(value: Any) -> str:
 
 
 def _quoted(value: Any) -> str:
+    if _is_undefined(value):
+        return "Undefined" + (f" (hint: '{name}')" if (name := value._undefined_name) else "")
     if not isinstance(value, str):
         return _text(value)
     return json.dumps(value, ensure_ascii=False) if "'" in value else f"'{value}'"
@@ -272,6 +279,8 @@ def _attribute(
         method = _LIST_METHODS.get(name)
     elif value is None or isinstance(value, int | float | tuple):
         method = None
+    elif _is_undefined(value):
+        return environment.undefined(name=_PROPERTY)
     else:
         return own(value, name)
     return _bound(method, value) if method else environment.undefined(obj=value, name=name)
@@ -288,8 +297,14 @@ def _item(
         data = value.encode()  # bytes are counted, and only from the front
         if 0 <= key < len(data):
             return data[key : key + 1].decode(errors="replace")
-        return environment.undefined(obj=value, name=str(key))
+        return environment.undefined(name=_PROPERTY)
+    if _is_undefined(value) or (isinstance(value, list) and _beyond(value, key)):
+        return environment.undefined(name=_PROPERTY)
     return own(value, key)
+
+
+def _beyond(value: list[Any], key: Any) -> bool:
+    return isinstance(key, int) and not -len(value) <= key < len(value)
 
 
 def _member(environment: jinja2.Environment, value: dict[Any, Any], key: Any) -> Any:

@@ -197,12 +197,12 @@ def _shaped(message: dict[str, Any], abilities: Abilities) -> dict[str, Any]:
     return message
 
 
-def _text_of(content: str | Sequence[Mapping[str, str]]) -> str:
+def _text_of(content: str | Sequence[Mapping[str, str]], between: str = "\n") -> str:
     if isinstance(content, str):
         return content
     text = ""
     for part in content:
-        text += ("\n" if text else "") + part["text"]
+        text += (between if text else "") + part["text"]
     return text
 
 
@@ -310,7 +310,7 @@ def _continued(body: Mapping[str, Any], messages: Sequence[Mapping[str, Any]]) -
         raise PromptError("llama.cpp refuses two replies at the end of the messages")
     if messages[-1].get("tool_calls") and replies[-1]:
         raise PromptError("llama.cpp refuses a tool call as the last message: send its result")
-    return _text_of(messages[-1]["content"])
+    return _text_of(messages[-1]["content"], "\n\n")
 
 
 def _common(left: str, right: str) -> int:
