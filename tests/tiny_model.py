@@ -44,6 +44,9 @@ class Shape:
 LLAMA = Shape()
 """2,048 bytes of KV a token at 16 bit: one MiB holds some 500 tokens."""
 
+SLIM = Shape(layers=1, embedding=32, heads=1, kv_heads=1, head=32)
+"""For long prompts: much less to compute."""
+
 GEMMA3 = Shape("gemma3", layers=6, heads=2, kv_heads=1, head=32, window=128)
 
 MAMBA = Shape("mamba", heads=0, kv_heads=0, head=0)

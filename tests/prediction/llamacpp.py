@@ -6,18 +6,23 @@ sent: from kvagent's own token ids, and from what the server generated until the
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import json
+import time
 import urllib.parse
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import count, cycle, islice
 from pathlib import Path
+from queue import Empty, Queue
 from typing import Any, Self
 
 from kvagent.cli.demo.server import CHAT_TEMPLATE, LlamaCpp, default_model
 from kvagent.prefixcache.checkpoints import Rules
 from kvagent.prefixcache.memory import Layout
-from kvagent.prefixcache.slots import MIB, PromptTooLong, Running, SlotCache
+from kvagent.prefixcache.slots import MIB, Busy, PromptTooLong, Running, SlotCache
 from kvagent.tokens.model import Model
 from tests.prediction.rows import Row
 from tests.prediction.sessions import Body, Message, Session
@@ -25,6 +30,10 @@ from tests.tiny_model import KERNEL, LLAMA, STATE, Shape, write
 
 BYTES = {"f32": 4.0, "f16": 2.0, "q8_0": 34 / 32, "q4_0": 18 / 32}
 """Of one number in the KV cache."""
+
+
+APART = 0.02
+"""Seconds between two requests: those sent at once may overtake each other on their way to a slot."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,10 +81,11 @@ class Setup:
             cache_type_v=self.kv_type,
         )
 
-    def cache(self, model: Model) -> SlotCache:
+    def cache(
+        self, user_marker: Sequence[int], simulator: type[SlotCache] = SlotCache
+    ) -> SlotCache:
         """The simulated one."""
-        marker = [] if self.plain_text else model.tokenizer.encode(self.user_marker)
-        return SlotCache(
+        return simulator(
             self.slots,
             self.n_ctx,
             unified=self.unified,
@@ -88,7 +98,7 @@ class Setup:
                 self.checkpoints, self.checkpoint_min_step, self.n_batch, self.n_ubatch
             ),
             swa_full=self.swa_full,
-            user_marker=marker,
+            user_marker=[] if self.plain_text else user_marker,
         )
 
     def layout(self) -> Layout:
@@ -106,81 +116,143 @@ class Setup:
         return Layout(row * full, full, shape.window, row * sliding, sliding)
 
 
+@dataclass(frozen=True, slots=True)
+class Played:
+    """One request as a simulation sees it, and what the real server reported."""
+
+    prompt: Sequence[int]
+    options: Mapping[str, Any]
+    generated: Sequence[int]
+    reported: int | None
+    """None: the prompt was refused."""
+
+
 class Player:
     """A server, its simulation, and requests that go to both.
 
     Args:
         setup: of the server.
         folder: where model files are, or are made.
+        record: gets each request when it has been answered.
     """
 
-    def __init__(self, setup: Setup, folder: Path) -> None:
-        self.setup = setup
-        path = folder / f"{setup.shape.architecture}.gguf"
+    def __init__(
+        self, setup: Setup, folder: Path, record: Callable[[Played], None] | None = None
+    ) -> None:
+        shape = setup.shape
+        path = folder / f"{shape.architecture}-{shape.layers}x{shape.embedding}.gguf"
         if not path.exists():
-            write(path, default_model(), setup.shape)
+            write(path, default_model(), shape)
         self._server = setup.server(path)
         self.model = Model.from_gguf(path, setup.template.read_text(encoding="utf-8"))
-        self.cache = setup.cache(self.model)
-        self._connection: http.client.HTTPConnection | None = None
+        self.cache = setup.cache(self.model.tokenizer.encode(setup.user_marker))
+        self._waiting: list[_Turn] = []
+        self._record = record or (lambda _: None)
 
     def __enter__(self) -> Self:
         self._server.start()
-        netloc = urllib.parse.urlsplit(self._server.base_url).netloc
-        self._connection = http.client.HTTPConnection(netloc, timeout=60)
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._connection:
-            self._connection.close()
         self._server.stop()
 
-    def play(self, scenario: str, order: Iterable[Session]) -> Iterator[Row]:
-        """The requests of the sessions, one after the other, in the order in which they have their turn."""
-        started: set[int] = set()
-        ended: set[int] = set()
-        replies: dict[int, Message] = {}
-        number = 0
-        waiting: set[int] = set()
-        for session in order:
-            key = id(session)
-            if key in ended:
-                waiting.discard(key)
-                if not waiting:
-                    return
-                continue
-            waiting.add(key)
-            try:
-                body = session.send(replies[key]) if key in started else next(session)
-            except StopIteration:
-                ended.add(key)
-                continue
-            started.add(key)
-            row, replies[key] = self.request(scenario, number, body)
-            number += 1
-            yield row
+    def play(
+        self, scenario: str, sessions: Sequence[Session], turns: Iterable[int] | None = None
+    ) -> Iterator[Row]:
+        """Requests one after the other, of the sessions in turn or in the order of ``turns``."""
+        bodies: list[Body | None] = [next(session) for session in sessions]
+        numbers = count()
+        for index in cycle(range(len(sessions))) if turns is None else turns:
+            body = bodies[index]
+            if body is not None:
+                row, reply = self.request(scenario, next(numbers), body)
+                bodies[index] = _after(sessions[index], reply)
+                yield row
+            elif not any(bodies):
+                return
+
+    def play_at_once(
+        self, scenario: str, sessions: Iterable[Session], at_once: int
+    ) -> Iterator[Row]:
+        """``at_once`` sessions at a time; rows come in the order of the answers."""
+        numbers = count()
+        to_come = iter(sessions)
+        ready = [(session, next(session)) for session in islice(to_come, at_once)]
+        asked: dict[_Turn, Session] = {}
+        answers: Queue[tuple[_Turn, Any]] = Queue()
+
+        def read(turn: _Turn) -> None:
+            answers.put((turn, turn.read()))
+
+        with ThreadPoolExecutor(at_once) as readers:
+            while ready or asked:
+                turn = self._turn(next(numbers), ready[0][1]) if ready else None
+                until = time.monotonic() + (APART if turn else 600)
+                # All that is answered is known to the simulation before the next request is.
+                with contextlib.suppress(Empty):
+                    while asked:
+                        answered, answer = answers.get(timeout=max(0, until - time.monotonic()))
+                        session = asked.pop(answered)
+                        row, reply = self._settle(scenario, answered, answer)
+                        yield row
+                        body = _after(session, reply)
+                        if body is not None:
+                            ready.append((session, body))
+                        else:
+                            ready += [(other, next(other)) for other in islice(to_come, 1)]
+                        if turn is None:
+                            break
+                if turn:
+                    self._ask(turn)
+                    asked[turn] = ready.pop(0)[0]
+                    readers.submit(read, turn)
 
     def request(self, scenario: str, number: int, body: Body) -> tuple[Row, Message]:
         """Predict one request, send it, and let the simulation know what was generated."""
-        prompt = self.model.tokens(body)
+        turn = self._turn(number, body)
+        self._ask(turn)
+        return self._settle(scenario, turn, turn.read())
+
+    def _turn(self, number: int, body: Body) -> _Turn:
+        netloc = urllib.parse.urlsplit(self._server.base_url).netloc
+        connection = http.client.HTTPConnection(netloc, timeout=60)
+        return _Turn(number, body, self.model.tokens(body), connection)
+
+    def _ask(self, turn: _Turn) -> None:
+        """Predict the request, and send it."""
         try:
-            running = self.begin(prompt, body)
+            self._begin(turn)
         except PromptTooLong:
-            answer = self.post("/v1/chat/completions", body)
-            refused = answer["error"]["type"] == "exceed_context_size_error"
-            row = Row(scenario, number, len(prompt), 0, 0, 0 if refused else -1, "too long")
+            turn.refused = True
+        turn.send()
+
+    def _begin(self, turn: _Turn) -> None:
+        try:
+            turn.running = self.cache.begin(turn.prompt, **turn.options)
+        except Busy:
+            self._waiting.append(turn)
+
+    def _settle(self, scenario: str, turn: _Turn, answer: Any) -> tuple[Row, Message]:
+        """Let the simulation know of the answer."""
+        if turn.refused:
+            said = answer.get("error", {}).get("type")
+            reported = 0 if said == "exceed_context_size_error" else -1
+            row = Row(scenario, turn.number, len(turn.prompt), 0, 0, reported, "window")
+            self._record(Played(turn.prompt, turn.options, (), None))
             return row, {"role": "assistant", "content": ""}
-        answer = self.post("/v1/chat/completions", body)
-        running.finish(answer["__verbose"]["tokens"])
-        hit, usage = running.hit, answer["usage"]
+        if not turn.running or "usage" not in answer:
+            raise RuntimeError(f"{scenario} {turn.number}: {turn.running} here, there {answer}")
+        generated = answer["__verbose"]["tokens"]
+        turn.running.finish(generated)
+        self._let_in(turn.running.slot)
+        hit, usage = turn.running.hit, answer["usage"]
         reported = usage["prompt_tokens_details"]["cached_tokens"]
+        self._record(Played(turn.prompt, turn.options, generated, reported))
         if usage["prompt_tokens"] != hit.prompt_tokens:
-            raise AssertionError(
-                f"{hit.prompt_tokens} tokens counted, {usage['prompt_tokens']} reported"
-            )
+            raise RuntimeError(f"{hit.prompt_tokens} tokens counted, {usage} reported")
         row = Row(
             scenario,
-            number,
+            turn.number,
             hit.prompt_tokens,
             hit.cached_tokens,
             hit.shared_tokens,
@@ -189,17 +261,45 @@ class Player:
         )
         return row, answer["choices"][0]["message"]
 
-    def begin(self, prompt: list[int], body: Body) -> Running:
-        """The request in the simulation, up to its first generated token."""
-        options = {
-            key: body[key] for key in ("id_slot", "cache_prompt", "n_cache_reuse") if key in body
-        }
-        return self.cache.begin(prompt, **options)
+    def _let_in(self, slot: int) -> None:
+        """A slot is free: for the first that waits for just this one, or else the first of all."""
+        if self._waiting:
+            pinned = (turn for turn in self._waiting if turn.body.get("id_slot") == slot)
+            turn = next(pinned, self._waiting[0])
+            self._waiting.remove(turn)
+            self._begin(turn)
 
-    def post(self, path: str, body: Mapping[str, Any]) -> Any:
-        """The server's answer."""
-        assert self._connection
-        payload = json.dumps({**body, "verbose": True, "return_tokens": True})
-        self._connection.request("POST", path, payload, {"content-type": "application/json"})
-        response = self._connection.getresponse()
-        return json.loads(response.read())
+
+@dataclass(slots=True, eq=False)
+class _Turn:
+    """A request here and there."""
+
+    number: int
+    body: Body
+    prompt: Sequence[int]
+    connection: http.client.HTTPConnection
+    running: Running | None = None
+    refused: bool = False
+
+    @property
+    def options(self) -> Mapping[str, Any]:
+        """What of the body matters for the cache, beside the prompt."""
+        names = ("id_slot", "cache_prompt", "n_cache_reuse")
+        return {name: self.body[name] for name in names if name in self.body}
+
+    def send(self) -> None:
+        payload = json.dumps({**self.body, "verbose": True, "return_tokens": True})
+        headers = {"content-type": "application/json"}
+        self.connection.request("POST", "/v1/chat/completions", payload, headers)
+
+    def read(self) -> Any:
+        with contextlib.closing(self.connection):
+            return json.loads(self.connection.getresponse().read())
+
+
+def _after(session: Session, reply: Message) -> Body | None:
+    """The session's next request, None if that was the last."""
+    try:
+        return session.send(reply)
+    except StopIteration:
+        return None

@@ -51,15 +51,17 @@ def rolling_setup(draw: random.Random) -> Setup:
     )
 
 
-def requests(draw: random.Random, count: int) -> Generator[Body, Message, None]:
-    """``count`` requests; the messages sent in are the replies."""
+def requests(
+    draw: random.Random, count: int, *, moves: bool = False
+) -> Generator[Body, Message, None]:
+    """``count`` requests; the messages sent in are the replies. ``moves`` lets some use ``n_cache_reuse``."""
     heads = [text(draw.choice([3, 60, 200, 500]), ("head", draw.random())) for _ in range(3)]
     conversations: list[list[Message]] = []
     for _ in range(count):
         history = _conversation(draw, heads, conversations)
         if history[-1]["role"] == "assistant":
             history.append({"role": "user", "content": _text(draw)})
-        reply = yield body(history, tools=_tools(draw, history), **_options(draw))
+        reply = yield body(history, tools=_tools(draw, history), **_options(draw, moves))
         if draw.random() < 0.8:
             history.append(reply)
 
@@ -108,7 +110,7 @@ def _text(draw: random.Random) -> str:
     return text(int(draw.choice([1, 5, 20, 60, 150, 400]) * (0.5 + draw.random())), draw.random())
 
 
-def _options(draw: random.Random) -> dict[str, Any]:
+def _options(draw: random.Random, moves: bool) -> dict[str, Any]:
     options: dict[str, Any] = {"max_tokens": draw.choice([1, 1, 2, 5, 16, 40])}
     if draw.random() < 0.3:
         options["temperature"] = 1
@@ -118,6 +120,6 @@ def _options(draw: random.Random) -> dict[str, Any]:
         options["id_slot"] = draw.choice([-1, 0, 0, 1, 2, 5])
     if draw.random() < 0.05:
         options["cache_prompt"] = False
-    if draw.random() < 0.08:
+    if moves and draw.random() < 0.15:
         options["n_cache_reuse"] = draw.choice([1, 16, 100])
     return options
