@@ -60,6 +60,7 @@ class Blocks:
 
         size = server.block_size or 16
         self._cache = BlockCache(size, now.blocks, max_model_len=server.window)
+        self._reads = now.caching is not False
         self._salt = secrets.token_hex(8)
 
     def first(self) -> Sequence[Body]:
@@ -71,7 +72,7 @@ class Blocks:
     def expect(self, tokens: Sequence[int], body: Body) -> Hit | None:
         from kvagent.prefixcache.blocks import PromptTooLong
 
-        read = body.get("prompt_logprobs") is None
+        read = self._reads and body.get("prompt_logprobs") is None
         try:
             running = self._cache.begin(tokens, salt=body.get("cache_salt"), read=read)
         except PromptTooLong:

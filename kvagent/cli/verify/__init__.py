@@ -54,7 +54,7 @@ def verify(
     import orjson
     from rich.console import Console
 
-    from kvagent.backends import condition, probe
+    from kvagent.backends import condition, probe, remedy
     from kvagent.backends.simulation import Settings, simulation
     from kvagent.cli.connection import connect
     from kvagent.cli.failure import Failure
@@ -80,6 +80,11 @@ def verify(
     with progress("verifying", file.stat().st_size) as screen:
         for flow in play(server, cache, requests):
             row = connection.run(flow)
+            if row.silent:
+                advice = remedy(server, "cached_not_reported") or "It cannot be verified."
+                raise Failure(
+                    f"{connection.api} does not say how many prompt tokens were cached. {advice}"
+                )
             if row.line:
                 rows.append(row)
                 screen.advance(requests[len(rows) - 1].size)

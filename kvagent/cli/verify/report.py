@@ -20,8 +20,13 @@ def as_json(rows: Sequence[Row]) -> dict[str, Any]:
         "requests": len(rows),
         "right": sum(row.right for row in rows),
         "naive_right": sum(row.shared is not None and row.shared == row.reported for row in rows),
-        "rows": [{**asdict(row), "right": row.right} for row in rows],
+        "rows": [_row(row) for row in rows],
     }
+
+
+def _row(row: Row) -> dict[str, Any]:
+    fields = {key: value for key, value in asdict(row).items() if key != "silent"}
+    return {**fields, "right": row.right}
 
 
 def render(rows: Sequence[Row], notes: Sequence[str]) -> RenderableType:

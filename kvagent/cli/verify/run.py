@@ -50,6 +50,9 @@ class Row:
     fault: str = ""
     """What went wrong instead."""
 
+    silent: bool = False
+    """The reply does not say how many tokens were cached."""
+
     @property
     def right(self) -> bool:
         """Whether prediction and report agree."""
@@ -88,12 +91,11 @@ def _row(line: int, tokens: int, hit: Hit | None, answer: Fetched) -> Row:
         return Row(line, tokens, None, None, usage.cached_tokens, fault=fault)
     if usage.prompt_tokens != tokens:
         fault = f"the server counts {usage.prompt_tokens} prompt tokens"
-    elif usage.cached_tokens is None:
-        fault = "the reply does not say how many tokens were cached"
     else:
         fault = ""
     shown = hit.cached_tokens, hit.shared_tokens, usage.cached_tokens
-    return Row(line, tokens, *shown, loss=hit.loss, fault=fault)
+    silent = usage.cached_tokens is None
+    return Row(line, tokens, *shown, loss=hit.loss, fault=fault, silent=silent)
 
 
 def _said(answer: Fetched) -> str:
