@@ -29,6 +29,7 @@ inputs := Makefile constraints.txt pyproject.toml $(adapter)/pyproject.toml
 help:
 	@echo 'make demo         an agent against a real llama.cpp, raw and wrapped, side by side'
 	@echo 'make test         every check that must pass'
+	@echo 'make test-vllm    the same against a real vLLM on the CPU (4 GB in ~/.cache, once)'
 	@echo 'make setup        .venv with everything for working on kvagent'
 	@echo 'make format       lay out the code, and mend what the linter can'
 	@echo 'make constraints  newer versions into constraints.txt'
@@ -95,6 +96,13 @@ test-agents: .venvs/agents/.ready
 .PHONY: test-pydantic-ai
 test-pydantic-ai: .venvs/pydantic-ai/.ready
 	.venvs/pydantic-ai/bin/python -m pytest -c pyproject.toml $(adapter)/tests/frameworks/test_pydantic_ai.py
+
+# vLLM on the CPU is 4 GB, so it lies outside the checkout and is kept for the next time.
+VLLM_HOME ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/kvagent/vllm
+.PHONY: test-vllm
+test-vllm: setup
+	.venv/bin/python tests/vllm/setup_vllm.py $(VLLM_HOME)
+	KVAGENT_VLLM=$(VLLM_HOME)/bin/python .venv/bin/python -m pytest tests/vllm
 
 .PHONY: format
 format: setup
