@@ -56,37 +56,56 @@ class Mender:
             return b""
         from kvagent.tokens.mending import mending
 
-        kwargs = mending(profile, date.today()).chat_template_kwargs  # noqa: DTZ011  (the server's own)
+        kwargs = mending(profile, _today()).chat_template_kwargs
         return orjson.dumps(dict(kwargs), option=orjson.OPT_SORT_KEYS) if kwargs else b""
 
     def profile(self, server: Server | None) -> TemplateProfile | None:
         """The profile of the server's template; None where it is not known or cannot be read."""
-        source = server.template if server is not None else None
-        if source is None or importlib.util.find_spec("jinja2") is None:
+        if server is None or server.template is None:
+            return None
+        source = server.template
+        if importlib.util.find_spec("jinja2") is None:
             return None
         with self._lock:
             if source not in self._profiles:
                 try:
-                    self._profiles[source] = self._made(source)
+                    self._profiles[source] = self._made(server, source)
                 except Exception:
                     logger.warning("kvagent cannot profile the chat template", exc_info=True)
                     self._profiles[source] = None
             return self._profiles[source]
 
-    def _made(self, source: str) -> TemplateProfile:
-        from kvagent.tokens.profile import TemplateProfile, profile_of
-        from kvagent.tokens.template import ChatTemplate
+    def _made(self, server: Server, source: str) -> TemplateProfile:
+        from kvagent.backends.dialects import dialect_of
+        from kvagent.backends.prompt import Edges, PromptError
+        from kvagent.tokens.conversations import Probe, Refused
+        from kvagent.tokens.profile import TemplateProfile, answered, profile_template
+        from kvagent.tokens.template import ChatTemplate, TemplateError
 
-        template = ChatTemplate(source, {"bos_token": "", "eos_token": ""})
-        key = b"template:" + template.hash.encode()
+        dialect = dialect_of(server)
+        no_edges = {"bos_token": "", "eos_token": ""}
+        template = ChatTemplate(dialect.mend(source), no_edges, adapt=dialect.adapt)
+        key = f"template:{dialect.name}:{template.hash}".encode()
         for record in reversed(self._store.get("", key)):
             try:
                 return TemplateProfile.parse(record)
             except ValueError:
                 logger.debug("a profile in the store cannot be read; it is made anew")
-        profile = profile_of(template)
+
+        def render(probe: Probe) -> str | Refused:
+            try:
+                return dialect.prompt(probe.body, template, Edges()).text
+            except (PromptError, TemplateError) as error:
+                return Refused(str(error))
+
+        profiling = profile_template(template.hash, template.undeclared, _today())
+        profile = answered(profiling, render)
         self._store.add("", key, profile.json())
         return profile
+
+
+def _today() -> date:
+    return date.today()  # noqa: DTZ011  (the server's own day, which is local)
 
 
 def with_switches(body: bytes, request: Mapping[str, Any], switches: bytes) -> bytes:

@@ -17,7 +17,9 @@ from tests.wire import Message, Wire, kept, say
 pytest.importorskip("jinja2", reason="templates need kvagent[exact]")
 
 _FRAME = """{%%- set ns = namespace(last=-1) -%%}
-{%%- for m in messages if m.role == 'user' -%%}{%%- set ns.last = messages.index(m) -%%}{%%- endfor -%%}
+{%%- for m in messages -%%}
+    {%%- if m.role == 'user' -%%}{%%- set ns.last = loop.index0 -%%}{%%- endif -%%}
+{%%- endfor -%%}
 {%%- for m in messages -%%}
 <|im_start|>{{ m.role }}
 {%% if m.role == 'assistant' and m.reasoning_content and (%s) -%%}
