@@ -7,8 +7,14 @@ from kvagent.backends.values import Server
 
 
 def dialect_of(server: Server) -> Dialect:
-    """The server's dialect; vLLM's, which is Hugging Face's, for a server that is not known."""
-    from kvagent.backends.llamacpp_prompt import LLAMACPP
-    from kvagent.backends.vllm_prompt import VLLM
+    """The server's dialect, as if it was started with no variables for its template.
 
-    return LLAMACPP if server.kind == LLAMACPP.name else VLLM
+    Some llama.cpp servers keep old reasoning by themselves (``--reasoning-preserve``), some do
+    not, and they do not say; a request that asks for it is right for both. A server that is not
+    known has vLLM's dialect, which is Hugging Face's.
+    """
+    from kvagent.backends import llamacpp_prompt, vllm_prompt
+
+    if server.kind == llamacpp_prompt.LLAMACPP.name:
+        return llamacpp_prompt.dialect({})
+    return vllm_prompt.VLLM
