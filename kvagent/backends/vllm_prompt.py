@@ -88,6 +88,8 @@ def _message(message: Mapping[str, Any], *, parts: bool) -> _Message:
         raise PromptError(f"vLLM refuses a {role} message whose content is null: send an empty one")
     if isinstance(content, str):
         content = [{"type": "text", "text": content}]
+    if content and all(map(_is_foreign, content)) and _is_known(message):
+        raise PromptError(f"vLLM refuses these parts of a {role} message: send a text")
     if role == "system":
         content = _without_billing_header(content or [])
     texts = [text for part in content or [] if (text := _part(part)) is not None]
@@ -109,8 +111,33 @@ def _message(message: Mapping[str, Any], *, parts: bool) -> _Message:
             made["content"] = "\n".join(text["text"] for text in texts)
     made |= {key: message[key] for key in ("name", "task") if isinstance(message.get(key), str)}
     if role == "developer":
-        made["tools"] = message.get("tools")
+        tools = message.get("tools")
+        made["tools"] = None if tools is None else [_own_tool(tool) for tool in tools]
     return made
+
+
+def _own_tool(tool: Mapping[str, Any]) -> dict[str, Any]:
+    """A tool in a message, in the order of the SDK's types; one of a request is rebuilt."""
+    function = _first(tool["function"], "name", "description", "parameters", "strict")
+    return _first({**tool, "function": function}, "function", "type")
+
+
+def _is_known(message: Mapping[str, Any]) -> bool:
+    """Whether the message has the type of its role: one with other keys is less looked at."""
+    if message["role"] == "tool":
+        return "tool_call_id" in message
+    roles = ("assistant", "developer", "system", "user")
+    return message["role"] in roles and "tool_call_id" not in message
+
+
+def _is_foreign(part: Any) -> bool:
+    """Whether the part is of no kind that chat requests have."""
+    if not isinstance(part, Mapping):
+        return True
+    kind = part.get("type")
+    return kind in ("input_text", "output_text") or (
+        kind == "text" and not isinstance(part.get("text"), str)
+    )
 
 
 def _part(part: Any) -> dict[str, Any] | None:
@@ -167,7 +194,7 @@ def _call(call: Mapping[str, Any]) -> dict[str, Any]:
 
 def _first(value: Mapping[str, Any], *keys: str) -> dict[str, Any]:
     """The same mapping, these keys before the others."""
-    return {key: value[key] for key in (*keys, *value)}
+    return {key: value[key] for key in (*keys, *value) if key in value}
 
 
 def _parsed(arguments: str) -> dict[str, Any]:
@@ -275,6 +302,8 @@ def _rendered(template: Template, messages: list[_Message], variables: dict[str,
 
 def _continuing(template: Template, messages: list[_Message], said: Mapping[str, Any]) -> str:
     """The prompt up to the end of the last message, which stays open."""
+    if "content" not in template.source:
+        raise PromptError("vLLM continues a message only if the template names its content")
     messages = copy.deepcopy(messages)
     last = messages[-1]
     if isinstance(last["content"], list):
