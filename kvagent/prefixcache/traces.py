@@ -53,16 +53,24 @@ class Trace:
             OSError: the file cannot be opened.
         """
         path = Path(path)
-        lines = path.read_bytes().splitlines()
+        data = path.read_bytes()
         try:
-            first = orjson.loads(lines[0]) if lines else {}
-            if isinstance(first, dict) and "hash_ids" in first:
-                return cls(MOONCAKE_BLOCK, [_mooncake(orjson.loads(line)) for line in lines])
-            document = orjson.loads(b"\n".join(lines))
-            requests = [_weka(request) for request in _with_nested(document["requests"])]
-            return cls(int(document["block_size"]), requests)
-        except (orjson.JSONDecodeError, KeyError, TypeError, ValueError) as error:
+            documents = _documents(data)
+            if "requests" in documents[0]:
+                (document,) = documents
+                requests = [_weka(request) for request in _with_nested(document["requests"])]
+                return cls(int(document["block_size"]), requests)
+            return cls(MOONCAKE_BLOCK, [_mooncake(line) for line in documents])
+        except (LookupError, TypeError, ValueError) as error:
             raise TraceError(f"{path} is no trace of Mooncake or WEKA: {error!r}") from error
+
+
+def _documents(data: bytes) -> Sequence[Mapping[str, Any]]:
+    """One over many lines, or one a line."""
+    try:
+        return [orjson.loads(data)]
+    except orjson.JSONDecodeError:
+        return [orjson.loads(line) for line in data.splitlines()]
 
 
 def _mooncake(line: Mapping[str, Any]) -> Traced:

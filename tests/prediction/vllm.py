@@ -19,13 +19,14 @@ import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 from typing import Any, Self
 
 from kvagent.cli.demo.server import CHAT_TEMPLATE
 from kvagent.prefixcache.blocks import BlockCache, PromptTooLong, Running
+from kvagent.tokens.model import Model
 from tests.prediction.rows import Row
 from tests.prediction.sessions import Body, Message, Session
 
@@ -47,8 +48,8 @@ class Setup:
     blocks: int | None = 129
     """None lets the server fill ``space_gib``."""
     max_model_len: int = 16_384
+    max_num_batched_tokens: int = 2048
     space_gib: int = 1
-    options: Sequence[str] = field(default=())
 
     def cache(self) -> BlockCache:
         """The simulated server."""
@@ -57,6 +58,7 @@ class Setup:
             self.blocks,
             windows=WINDOWS[self.model],
             max_model_len=self.max_model_len,
+            max_num_batched_tokens=self.max_num_batched_tokens,
         )
 
     def command(self, python: Path, model: Path, port: int) -> Sequence[str]:
@@ -66,10 +68,11 @@ class Setup:
         return [
             *(str(python), str(SERVE), f"--model={model}", "--served-model-name=m", size, *pool),
             *("--host=127.0.0.1", f"--port={port}", f"--max-model-len={self.max_model_len}"),
-            *("--dtype=bfloat16", "--enforce-eager", "--max-num-batched-tokens=2048"),
+            *("--dtype=bfloat16", "--enforce-eager"),
+            f"--max-num-batched-tokens={self.max_num_batched_tokens}",
             *("--enable-prompt-tokens-details", "--enable-auto-tool-choice"),
             *("--tool-call-parser=hermes", f"--chat-template={CHAT_TEMPLATE}"),
-            *("--trust-request-chat-template", "--disable-uvicorn-access-log", *self.options),
+            *("--trust-request-chat-template", "--disable-uvicorn-access-log"),
         ]
 
 
@@ -95,8 +98,11 @@ class VLLM:
             self.port = free.getsockname()[1]
         environment = {
             **{key: value for key, value in os.environ.items() if not key.startswith("VLLM_")},
-            **{"HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1", "VLLM_SERVER_DEV_MODE": "1"},
-            **{"OMP_NUM_THREADS": "1", "VLLM_CPU_OMP_THREADS_BIND": "nobind"},
+            "HF_HUB_OFFLINE": "1",
+            "OMP_NUM_THREADS": "1",
+            "VLLM_CPU_OMP_THREADS_BIND": "nobind",
+            "VLLM_NO_USAGE_STATS": "1",
+            "VLLM_SERVER_DEV_MODE": "1",
             "VLLM_CPU_KVCACHE_SPACE": str(self._setup.space_gib),
         }
         self._process = subprocess.Popen(
@@ -163,7 +169,9 @@ class Player:
 
     def __init__(self, server: VLLM, setup: Setup) -> None:
         self.server = server
+        self.setup = setup
         self.cache = setup.cache()
+        self._models: dict[str | None, Model] = {}
         self._lock = threading.Lock()
 
     def play(self, scenario: str, sessions: Iterable[Session]) -> Iterator[Row]:
@@ -250,14 +258,20 @@ class Player:
         """What the server will compute on."""
         if "prompt" in body:
             return list(body["prompt"])
-        keys = ("messages", "tools", "chat_template", "chat_template_kwargs")
-        known = {key: body[key] for key in keys if key in body}
-        return list(self.server.request("POST", "/tokenize", {"model": "m", **known})["tokens"])
+        own = {key: value for key, value in body.items() if key != "chat_template"}
+        return self.model(body.get("chat_template")).tokens(own)
+
+    def model(self, template: str | None) -> Model:
+        """The tokenizer with this template, or with the server's own."""
+        if template not in self._models:
+            source = template or CHAT_TEMPLATE.read_text(encoding="utf-8")
+            self._models[template] = Model.from_folder(self.server.model, source)
+        return self._models[template]
 
     def send(self, body: Body) -> Any:
         """The server's answer."""
         path = "/v1/completions" if "prompt" in body else "/v1/chat/completions"
-        return self.server.request("POST", path, {**body, "return_token_ids": True})
+        return self.server.request("POST", path, {**body, "model": "m", "return_token_ids": True})
 
 
 def reply_of(choice: Mapping[str, Any]) -> Message:

@@ -24,13 +24,20 @@ from tests.prediction.sessions import (
     text,
     with_tool_calls,
 )
+from tests.prediction.vllm import WINDOWS, Setup
 
 Scenario = Callable[[], Iterable[Session]]
 
 EOS = 3
 """<|im_end|> of the test's models."""
-WINDOW = 16_384
-"""Tokens that the servers allow."""
+ANSWER = ord("A")
+"""What is generated where the request says which token that may be."""
+SERVERS: Mapping[str, Setup] = {
+    "129 × 128": Setup(block_size=128, blocks=129),
+    "180 × 128": Setup(block_size=128, blocks=180),
+    "600 × 32": Setup(block_size=32, blocks=600),
+    "300 × 128, sliding window": Setup("gemma", block_size=128, blocks=300),
+}
 
 STRIPS_THINKING = """\
 {%- set last = namespace(user=0) -%}
@@ -51,20 +58,22 @@ STRIPS_THINKING = """\
 """Reasoning stays in the prompt until the next user message, as with Qwen3."""
 
 
+_LETTERS = range(ord("a"), ord("z") + 1)
+
+
 def ids(count: int, seed: object) -> list[int]:
-    """Token ids, the same for the same seed."""
-    draw = random.Random(repr(seed))
-    return [draw.randrange(10, 2000) for _ in range(count)]
+    """Token ids, the same for the same seed; they are few, so that recordings can write them as letters."""
+    return random.Random(repr(seed)).choices(_LETTERS, k=count)
 
 
 def tokens(prompt: Sequence[int], generate: int = 1, **options: Any) -> Body:
-    """A request of token ids; so many tokens are generated, whichever they are."""
+    """A request of token ids that is answered by so many tokens."""
     return {
         "model": "m",
         "prompt": list(prompt),
         "max_tokens": generate,
-        "min_tokens": generate,
         "ignore_eos": True,
+        "allowed_token_ids": [ANSWER],
         "temperature": 0,
         **options,
     }
@@ -73,8 +82,13 @@ def tokens(prompt: Sequence[int], generate: int = 1, **options: Any) -> Body:
 def stopped(prompt: Sequence[int], generate: int, **options: Any) -> Body:
     """The same, where the last token is one that ends the answer."""
     request = tokens(prompt, generate + 5, **options)
-    end = {"min_tokens": generate - 1, "ignore_eos": False, "logit_bias": {str(EOS): 100}}
-    return {**request, **end}
+    return {
+        **request,
+        "min_tokens": generate - 1,
+        "ignore_eos": False,
+        "allowed_token_ids": [ANSWER, EOS],
+        "logit_bias": {str(EOS): 100},
+    }
 
 
 def of_lengths(seed: object, lengths: Iterable[int], **options: Any) -> Session:
@@ -101,7 +115,8 @@ def ending_at(seed: object, edges: Iterable[int], *, block_size: int) -> Session
 def salted(seed: object, salts: Iterable[str | None], length: int) -> Session:
     """One prompt for several tenants."""
     for salt in salts:
-        yield tokens(ids(length, seed), **({} if salt is None else {"cache_salt": salt}))
+        options: dict[str, Any] = {} if salt is None else {"cache_salt": salt}
+        yield tokens(ids(length, seed), **options)
 
 
 def asking_for_logprobs(seed: object, length: int) -> Session:
@@ -113,10 +128,10 @@ def asking_for_logprobs(seed: object, length: int) -> Session:
     yield tokens([*prompt, *ids(length, (seed, 1)), 5])
 
 
-def too_long(seed: object) -> Session:
+def too_long(seed: object, window: int) -> Session:
     """At the window, just below it, and above it."""
-    prompt = ids(WINDOW + 100, seed)
-    for length in (WINDOW - 1, WINDOW, WINDOW + 100, WINDOW - 1, WINDOW - 2):
+    prompt = ids(window + 100, seed)
+    for length in (window - 1, window, window + 100, window - 1, window - 2):
         yield tokens(prompt[:length])
 
 
@@ -137,11 +152,18 @@ def thinking(seed: object, turns: int, template: str) -> Session:
             answer = text(20, (seed, turn, step))
             history.append({"role": "assistant", "content": answer, "reasoning": thought})
             if step < 2:
-                history.append({"role": "tool", "tool_call_id": "call_1", "content": text(20, step)})
+                history.append(
+                    {"role": "tool", "tool_call_id": "call_1", "content": text(20, step)}
+                )
 
 
-def strangers(seed: object, requests: int, block_size: int, longest: int) -> Session:
-    """Drawn at random: histories of token ids that grow, fork, go back, are cut, resent or stopped."""
+def strangers(
+    seed: object, requests: int, block_size: int, longest: int, step: int | None = None
+) -> Session:
+    """Drawn at random: histories of token ids that grow, fork, go back, are cut, resent or stopped.
+
+    They grow by ``step`` tokens at most, or a sixth of the longest.
+    """
     draw = random.Random(repr(seed))
     head = ids(draw.randint(1, 6 * block_size), draw.random())
     histories: list[list[int]] = [[]]
@@ -157,75 +179,93 @@ def strangers(seed: object, requests: int, block_size: int, longest: int) -> Ses
         elif what < 0.4:
             del history[draw.randint(0, len(history)) :]
         if what < 0.9 or not history:
-            more = [1, block_size - 1, block_size, block_size + 1, draw.randint(1, longest // 6)]
+            more = [
+                1,
+                block_size - 1,
+                block_size,
+                block_size + 1,
+                draw.randint(1, step or longest // 6),
+            ]
             history += ids(draw.choice(more), draw.random())
         if draw.random() < 0.3:
             del history[max(block_size, len(history) // block_size * block_size) :]
         del history[longest:]
         request = draw.choice([stopped, tokens])
-        generate = draw.choice([1, 1, 2, block_size - 1, block_size, draw.randint(1, 2 * block_size)])
+        generate = draw.choice(
+            [1, 1, 2, block_size - 1, block_size, draw.randint(1, 2 * block_size)]
+        )
         reply = yield request(history, generate)
         if draw.random() < 0.8:
             history += reply["tokens"]
 
 
-def full_attention(block_size: int, usable: int) -> Mapping[str, Scenario]:
-    """For a server with so many usable blocks."""
-    room = block_size * usable
-    head = room // 100  # words; some three tokens each
+CASES = ("requests", "requests_keyorder", "requests_clean")
+"""Recorded sequences with faults, in the folder that is not part of the repository."""
+
+
+def of_case(shared: Path, name: str) -> Iterable[Session]:
+    """One of them."""
+    return [recorded(shared / "cases" / f"{name}.jsonl")]
+
+
+def scenarios(setup: Setup) -> Mapping[str, Scenario]:
+    """For a server with these settings."""
+    size = setup.block_size
+    blocks = min(setup.blocks or 300, 600)
+    room = size * blocks
+    words = room // 60  # some 2.5 % of what the server can keep, as tokens
 
     def edges(*offsets: int) -> list[int]:
-        return [k * block_size + offset for k in (1, 2, 3, 5, 8) for offset in offsets]
+        return [k * size + offset for k in (1, 2, 3, 5, 8) for offset in offsets]
 
     def together(count: int, share: float) -> Scenario:
         """So many sessions in turn, which grow to ``share`` of the pool each."""
-        words = int(room * share / 3 / 8)
+        question = int(words * share * 5)
         return lambda: [
-            growing(("together", count, n), 6, head=words * 2, question=words, max_tokens=20)
+            growing(("together", count, n), 6, head=question * 2, question=question, max_tokens=20)
             for n in range(count)
         ]
 
-    def beside(length: int) -> Scenario:
+    def beside(question: int) -> Scenario:
         """A main session, and sub-agents with its head and tools."""
-        shared = {"head": head, "head_seed": "main", "tools": TOOLS}
+        options: dict[str, Any] = {"head": words, "head_seed": "main", "tools": TOOLS}
         return lambda: [
-            growing("main", 8, question=length, **shared),
-            sub_agents("sub", 4, question=head, **shared),
+            growing("main", 8, question=question, **options),
+            sub_agents("sub", 4, question=words, **options),
         ]
 
     return {
         "growing": lambda: [growing("one", 10, question=60)],
-        "tools in the template": lambda: [with_tool_calls("calls", 6), growing("t", 4, tools=TOOLS)],
-        "resent": lambda: [resent("again", 3), resent("again 2", 3, words=2 * head)],
+        "tools in the template": lambda: [
+            with_tool_calls("calls", 6),
+            growing("t", 4, tools=TOOLS),
+        ],
+        "resent": lambda: [resent("again", 3), resent("again 2", 3, words=2 * words)],
         "lengths": lambda: [of_lengths("lengths", edges(-1, 0, 1))],
-        "lengths, two answers": lambda: [of_lengths("two", edges(-1, 0, 1), generate=2)],
-        "ends": lambda: [ending_at("ends", (-2, -1, 0, 1, 2), block_size=block_size)],
-        "tenants": lambda: [salted("salt", ("a", "a", "b", None, None, "b", "a"), 3 * block_size)],
-        "logprobs": lambda: [asking_for_logprobs("logprobs", 3 * block_size)],
-        "edited": lambda: [edited("edit", 6, at=(1, 4, 0, 2, 2), question=head)],
+        "lengths, two tokens": lambda: [of_lengths("two", edges(-1, 0, 1), generate=2)],
+        "ends at the edge": lambda: [ending_at("ends", (-2, -1, 0, 1, 2), block_size=size)],
+        "tenants": lambda: [salted("salt", ("a", "a", "b", None, None, "b", "a"), 3 * size)],
+        "logprobs": lambda: [asking_for_logprobs("logprobs", 3 * size)],
+        "edited": lambda: [edited("edit", 6, at=(1, 4, 0, 2, 2), question=words)],
         "two in turn": together(2, 0.55),
         "four in turn": together(4, 0.3),
-        "five in turn": together(5, 0.22),
+        "five in turn": together(5, 0.25),
         "five in turn, small": together(5, 0.1),
-        "beside a short session": beside(head // 4),
-        "beside a long session": beside(head * 2),
+        "beside a short session": beside(words // 4),
+        "beside a long session": beside(words * 3),
         "thinking stripped": lambda: [thinking("think", 4, STRIPS_THINKING)],
-        "strangers": lambda: [strangers(n, 30, block_size, room // 3) for n in range(1)],
-        "strangers, long": lambda: [strangers(("long", n), 15, block_size, room - 400) for n in range(2)],
+        "strangers": lambda: [strangers(1, 30, size, room // 3)],
+        "strangers, long": lambda: [
+            strangers((n, "long"), 15, size, room // 2, room // 3) for n in range(2)
+        ],
+        "too long": lambda: [too_long("long", setup.max_model_len)],
     }
 
 
-def of_cases(shared: Path, *names: str) -> Mapping[str, Scenario]:
-    """The recorded faults."""
-
-    def play(name: str) -> Scenario:
-        return lambda: [recorded(shared / "cases" / f"{name}.jsonl")]
-
-    return {name: play(name) for name in names}
-
-
-def at_once(count: int, words: int) -> Iterable[Session]:
-    """Sessions for as many threads, half of them with a common head."""
+def at_once(setup: Setup, share: float, count: int = 4) -> Iterable[Session]:
+    """Sessions for as many threads, some with a common head; together they fill that share of the pool."""
+    room = setup.block_size * min(setup.blocks or 300, 600) // len(WINDOWS[setup.model])
+    words = int(room * share / 80)
     return [
         growing(("at once", n), 10, head=words, question=words, max_tokens=12, head_seed=n % 3)
         for n in range(count)

@@ -1,4 +1,4 @@
-"""Where is vLLM, if it is on this machine?"""
+"""Which vLLM is asked?"""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import pytest
 
 
 @pytest.fixture(scope="session")
-def vllm_python() -> Path:
-    """The Python of the environment that has vLLM; tests that ask for it are skipped without it."""
-    named = os.environ.get("KVAGENT_VLLM")
-    if not named:
-        pytest.skip("vLLM runs in `make test-vllm`, which says where it is in KVAGENT_VLLM")
-    return Path(named)
+def python() -> Path:
+    """The Python of an environment with vLLM and the test's models, which `make test-vllm` sets up."""
+    value = os.environ.get("KVAGENT_VLLM")
+    if not value:
+        pytest.skip("needs vLLM: `make test-vllm`")
+    return Path(value)

@@ -8,8 +8,8 @@ sliding-window layer below a full one. Both have a byte-level tokenizer that is 
 from __future__ import annotations
 
 import json
-import random
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,25 +19,15 @@ TOOL_CALL = ["<tool_call>", "</tool_call>"]
 WINDOW = 16_384
 SLIDING_WINDOW = 300  # no multiple of a block
 
-_SENTENCES = (
-    "The agent reads a file, runs the tests and writes down what it found. ",
-    "You are an agent that works in a repository; answer briefly and call one tool at a time. ",
-    '{"type": "function", "function": {"name": "read_file", "description": "Reads a file.", "parameters": '
-    '{"type": "object", "properties": {"path": {"type": "string"}, "lines": {"type": "integer"}}}}}\n',
-    "def main(argv: list[str]) -> int:\n    return run(argv) if argv else 1\n",
-    "Error: 42 of 1024 requests failed after 7.5 s; see src/cache/block_pool.py, line 128.\n",
-    "Was lange währt, wird endlich gut -> é, ü, ß, 数据, кэш.\n",
-)
+VOCABULARY = 8192
 
 
-def corpus() -> list[str]:
-    """Prose, code, JSON and numbers: enough for some thousand merges."""
-    draw = random.Random(1)
-    letters = "etaoinshrdlucmfwypvbgkjqxz"
-    words = ["".join(draw.choices(letters, k=draw.randint(2, 9))) for _ in range(1500)]
-    lines = [sentence for sentence in _SENTENCES for _ in range(20)]
-    lines += [" ".join(draw.choices(words, k=12)) + f" {draw.randint(0, 9999)}\n" for _ in range(3000)]
-    return lines
+def corpus() -> Iterator[str]:
+    """Prose and code that every Python carries: the texts of its help."""
+    from pydoc_data.topics import topics
+
+    yield from topics.values()
+    yield '{"type": "function", "function": {"name": "read_file", "parameters": {"path": "src/a.py"}}}'
 
 
 def write_tokenizer(folder: Path) -> int:
@@ -49,7 +39,7 @@ def write_tokenizer(folder: Path) -> int:
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
     trainer = trainers.BpeTrainer(
-        vocab_size=2048,
+        vocab_size=VOCABULARY,
         special_tokens=SPECIAL,
         initial_alphabet=ByteLevel.alphabet(),
         show_progress=False,

@@ -55,7 +55,9 @@ def scheduler_of(case: dict[str, Any]) -> Scheduler:
         prefix_cache_retention_interval=case["retention"],
     )
     config = VllmConfig(model_config=model, scheduler_config=scheduling, cache_config=cache)
-    config.scheduler_config.async_scheduling = case["asynchronous"]  # the CPU platform takes it back
+    config.scheduler_config.async_scheduling = case[
+        "asynchronous"
+    ]  # the CPU platform takes it back
     shape = {
         "block_size": case["block_size"],
         "num_kv_heads": 1,
@@ -147,7 +149,9 @@ def progress(scheduler: Scheduler) -> list[tuple[str, int, int]]:
     ]
 
 
-def sample(scheduler: Scheduler, output: Any, case: dict[str, Any], sampled: dict[str, int]) -> None:
+def sample(
+    scheduler: Scheduler, output: Any, case: dict[str, Any], sampled: dict[str, int]
+) -> None:
     """What the model would generate in this step: the given answers."""
     output.tokens = {}
     for name in output.num_scheduled_tokens:
@@ -161,7 +165,11 @@ def sample(scheduler: Scheduler, output: Any, case: dict[str, Any], sampled: dic
 
 
 def finish(
-    scheduler: Scheduler, output: Any, case: dict[str, Any], happened: list[Any], cached: dict[int, int]
+    scheduler: Scheduler,
+    output: Any,
+    case: dict[str, Any],
+    happened: list[Any],
+    cached: dict[int, int],
 ) -> None:
     """Give the scheduler what was sampled, and note who ended."""
     names = list(output.num_scheduled_tokens)

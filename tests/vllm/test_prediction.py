@@ -1,0 +1,70 @@
+"""Is every request's cached tokens on a real vLLM the number predicted before it was sent?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.prediction.rows import Row
+from tests.prediction.vllm import VLLM, Player, Setup
+from tests.prediction.vllm_scenarios import CASES, SERVERS, at_once, of_case, scenarios
+
+ONE_BY_ONE: list[Row] = []
+AT_ONCE: list[Row] = []
+"""What the tests of this module have seen so far."""
+
+
+@pytest.fixture(scope="module", params=SERVERS)
+def player(python: Path, request: pytest.FixtureRequest) -> Iterator[Player]:
+    """One server after the other; all tests of one run before the next starts."""
+    setup = SERVERS[request.param]
+    with VLLM(setup, python) as server:
+        yield Player(server, setup)
+
+
+def wrong(rows: Iterable[Row]) -> list[Row]:
+    return [row for row in rows if not row.right]
+
+
+@pytest.mark.parametrize("name", scenarios(Setup()))
+def test_requests_one_after_the_other(player: Player, name: str) -> None:
+    rows = list(player.play(name, scenarios(player.setup)[name]()))
+    ONE_BY_ONE.extend(rows)
+    assert rows
+    assert wrong(rows) == []
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_recorded_faults(player: Player, name: str, shared: Path) -> None:
+    rows = list(player.play(name, of_case(shared, name)))
+    ONE_BY_ONE.extend(rows)
+    assert len(rows) == 8
+    assert wrong(rows) == []
+
+
+@pytest.mark.parametrize("share", [0.6, 1.5])
+def test_four_requests_at_a_time(player: Player, share: float) -> None:
+    rows = player.play_at_once("at once", at_once(player.setup, share))
+    AT_ONCE.extend(rows)
+    assert len(rows) == 40
+    assert len(wrong(rows)) <= 4  # which request comes first is the server's choice; see below
+
+
+def test_a_long_session_and_the_size_of_the_cache(python: Path, shared: Path) -> None:
+    setup = Setup(blocks=None, max_model_len=65_536)
+    with VLLM(setup, python) as server:
+        # Two layers of one KV head with 32 numbers for K and for V, of two bytes each.
+        assert server.cache_size() == (1 << 30) // (2 * 1 * (32 + 32) * 2)
+        rows = list(Player(server, setup).play("long", of_case(shared, "requests_long")))
+    ONE_BY_ONE.extend(rows)
+    assert len(rows) == 24
+    assert wrong(rows) == []
+
+
+def test_the_whole(python: Path) -> None:
+    """Enough requests, and the simulator knew more than the longest common prefix."""
+    assert len(ONE_BY_ONE) >= 600
+    assert sum(row.right for row in AT_ONCE) >= 0.98 * len(AT_ONCE)
+    assert sum(row.naive == row.reported for row in ONE_BY_ONE) < 0.3 * len(ONE_BY_ONE)
