@@ -7,6 +7,7 @@ of its sequence is free for anyone, so what is left of a sequence depends on whe
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import chain
 
 _PAD = 256
 
@@ -99,7 +100,7 @@ class Cells:
             head = 0
         ends = {owner: self.last(owner) + 1 for owner in self._where}
         found: list[int] = []
-        for cell in (*range(head, len(cells)), *range(head)):
+        for cell in chain(range(head, len(cells)), range(head)):
             held = cells[cell]
             if held is None or ends[held[0]] - held[1] >= self._window:
                 found.append(cell)

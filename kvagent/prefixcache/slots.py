@@ -126,7 +126,10 @@ class SlotCache:
         Raises:
             Busy: it has to wait for another to finish; nothing has changed.
             PromptTooLong: it does not fit.
+            ValueError: it is empty.
         """
+        if not len(prompt):
+            raise ValueError("a prompt has at least one token")
         new = tokens(prompt)
         shared = self._computed.longest(new)
         slot = self._choose(new, id_slot)

@@ -150,6 +150,35 @@ def pinned() -> Iterator[Scenario]:
         yield Scenario(f"pinned, similarity {similarity}", eager, lambda: [pinning(23, 6)])
 
 
+def corners() -> Iterator[Scenario]:
+    """Exactly a tenth, a quarter or half in common; a full window; states that just fit, and do not.
+
+    The template adds nine tokens to a text.
+    """
+    one = Setup(host_mib=8)
+    two = replace(one, slots=2, host_mib=0)
+    yield Scenario("a tenth", two, lambda: [lettered((50, 20), (10, 120), (50, 20), (10, 121))])
+    halves = ((60, 30), (46, 20), (60, 30), (45, 20), (60, 30))
+    yield Scenario("half", one, lambda: [lettered(*halves)])
+    quarters = ((60, 70), (-3, 90), (31, 60), (-3, 91))
+    yield Scenario("a quarter", replace(one, host_mib=9), lambda: [lettered(*quarters)])
+    full = ((2, 499), (2, 500), (2, 499), (2, 600), (3, 40))
+    yield Scenario("a full window", replace(one, n_ctx=512), lambda: [lettered(*full)])
+    keeping = replace(one, slots=2, n_ctx=2048, unified=True, idle_slots=False)
+    sizes = ((100, 1390), (-1, 290), (-2, 190), (-1, 900), (100, 1400), (-1, 910))
+    yield Scenario("no room for what comes back", keeping, lambda: [lettered(*sizes)])
+    small = replace(one, host_mib=1, shape=SLIM)
+    yield Scenario(
+        "small rows in a small host cache",
+        small,
+        lambda: [growing((60, number), 3, head=1350 + 20 * number) for number in range(4)],
+    )
+    recurrent = replace(one, shape=MAMBA, n_ubatch=64)
+    yield Scenario(
+        "one token short of a checkpoint", recurrent, lambda: [lettered((100, 20), (57, 30))]
+    )
+
+
 def templates() -> Iterator[Scenario]:
     """A template that strips old reasoning; tools in the prompt that change."""
     setup = Setup(template=THINK, slots=2)
@@ -177,6 +206,7 @@ def rolling() -> Iterator[Scenario]:
         ("plain text", replace(gemma, plain_text=True)),
         ("swa_full", replace(gemma, swa_full=True, slots=2, host_mib=8)),
         ("two unified", replace(gemma, slots=2, unified=True, n_ubatch=128)),
+        ("three unified, no host", replace(gemma, slots=3, unified=True, host_mib=0)),
         ("two split, 1 MiB", replace(gemma, slots=2, host_mib=1)),
         ("recurrent", replace(gemma, shape=MAMBA, slots=2, host_mib=1)),
     ]
@@ -238,6 +268,13 @@ def lengths(seed: object, words: Iterable[int]) -> Session:
     yield body([{"role": "user", "content": text(5, seed)}])
 
 
+def lettered(*counts: tuple[int, int]) -> Session:
+    """So many a and then so many b, each one token; fewer than none begin otherwise."""
+    for first, second in counts:
+        start = "a" + " a" * first if first >= 0 else "xyz"[first + 3]
+        yield body([{"role": "user", "content": start + " b" * second}])
+
+
 def stopping(seed: object, turns: int) -> Session:
     """Answers that end by the model's own stop token, or by a text to stop at, sooner or later."""
     history = [{"role": "system", "content": text(40, seed)}]
@@ -264,7 +301,7 @@ def moved(seed: object, turns: int) -> Session:
         history.append({"role": "user", "content": text(60, (seed, turn))})
         if turn >= 3:
             del history[1:3]
-        history.append((yield body(history, max_tokens=4, n_cache_reuse=16 if turn % 2 else 0)))
+        history.append((yield body(history, max_tokens=4, n_cache_reuse=(0, 16, 1000)[turn % 3])))
 
 
 def forgetting(seed: object, turns: int) -> Session:
@@ -316,6 +353,7 @@ def scenarios(cases: Path | None, *, seeds: Iterable[int] = range(12)) -> Iterat
         yield from faults(cases)
     yield from in_turn()
     yield from pinned()
+    yield from corners()
     yield from templates()
     yield from rolling()
     yield from drawn(seeds)

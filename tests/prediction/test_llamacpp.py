@@ -53,7 +53,7 @@ def test_sessions_in_turn(models: Path) -> None:
 
 
 def test_slots_by_number_and_small_windows(models: Path) -> None:
-    rows = played(known.pinned(), models)
+    rows = played([*known.pinned(), *known.corners()], models)
     assert len(rows) >= 60
     assert "window" in {row.loss for row in rows}
 

@@ -133,6 +133,7 @@ def record(file: Path) -> int:
         *known.moving(),
         *known.in_turn(),
         *known.pinned(),
+        *known.corners(),
         *known.templates(),
         *known.rolling(),
         *known.drawn(seed for seed in range(30) if seed % 5 != 4),
