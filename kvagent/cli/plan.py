@@ -33,7 +33,6 @@ from kvagent.kvmemory.plan import (
     means,
 )
 from kvagent.kvmemory.speed import EFFICIENCY
-from kvagent.kvmemory.vllm import in_flight_tokens
 from kvagent.kvmemory.weights import UnknownWeights, weights_type
 
 _EDGE_CONTEXT = 8192
@@ -160,7 +159,8 @@ def planned(named: Named, now: Scenario, shared: int = 0) -> dict[str, Any]:
     """What the command prints, as the object of ``--json``; bytes and seconds.
 
     ``model``, ``source``, ``server``, ``context``, ``concurrency``, ``kv_dtype``, ``weights_dtype``
-    (null: as published or in the file), ``tp``, ``shared_head``: what was asked.
+    (null: as published or in the file), ``tp``, ``shared_head``: what was asked; ``model_context``: the
+    most the model was made for, or null.
     ``gpu``: ``name``, ``bytes``, ``gb_per_s``, ``tflops``, ``source``; null what is not known.
     ``memory``, of each GPU: ``usable_bytes``, ``weight_bytes``, ``workspace_bytes`` (assumed),
     ``space_bytes`` left for KV, ``kv_bytes`` needed.
@@ -264,9 +264,8 @@ def _assumptions(now: Scenario) -> Iterator[str]:
         f"{now.server} uses {UTILISATION[now.server]:.0%} of the memory; weights in {weights}; "
         f"{said(WORKSPACE[now.server])} for activations and buffers."
     )
-    if now.server == "vLLM" and (now.geometry.windows or now.geometry.has_state):
-        tokens = in_flight_tokens(now.gpu.bytes, now.gpu.name)
-        yield f"vLLM has {tokens:,} tokens in flight, which windows hold besides."
+    if now.server == "vLLM" and now.geometry.windows:
+        yield f"vLLM has {now.tokens_in_flight:,} tokens in flight, which windows hold besides."
     yield f"All requests are at their full length. Prefill at {EFFICIENCY:.0%} of the peak compute."
     yield "Decode at the full bandwidth: a bound that no server goes beyond."
     if now.storage.tp > 1 and now.server == "vLLM":
@@ -357,7 +356,7 @@ def _means(report: dict[str, Any]) -> Table:
     table.add_column("means", no_wrap=True)
     table.add_column("", overflow="fold", ratio=1)
     table.add_column("KV", justify="right", no_wrap=True)
-    table.add_column("requests\nin all", justify="right", no_wrap=True)
+    table.add_column("requests\nthat fit", justify="right", no_wrap=True)
     table.add_column("tokens\neach", justify="right", no_wrap=True)
     own = "vllm" if report["server"] == "vLLM" else "llamacpp"
     limit = report["model_context"]

@@ -32,7 +32,7 @@ from kvagent.kvmemory.memory import (
     token_bytes,
     unwindowed_bytes,
 )
-from kvagent.kvmemory.vllm import BLOCK, CPU_BLOCK, CPU_IN_FLIGHT, blocks_of
+from kvagent.kvmemory.vllm import BLOCK, CPU_IN_FLIGHT, blocks_of, cpu_block
 
 _DEFAULT_CONTEXT = 8192
 _GPU_IN_FLIGHT = 2 * 8192
@@ -81,7 +81,9 @@ def size(
     ] = None,
     cpu: Annotated[
         bool,
-        typer.Option("--cpu", help="vLLM on a CPU: blocks of 128 tokens, 2,048 in flight."),
+        typer.Option(
+            "--cpu", help="vLLM on a CPU: blocks of 128 tokens, 2,048 in flight, unless said."
+        ),
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
@@ -103,7 +105,7 @@ def size(
         concurrency,
         Storage(types, tp),
         space_bytes=None if space is None else int(space * GIB),
-        block_size=block_size or (CPU_BLOCK if cpu else BLOCK),
+        block_size=block_size or (cpu_block(named.geometry) if cpu else BLOCK),
         in_flight=in_flight or (CPU_IN_FLIGHT if cpu else _GPU_IN_FLIGHT),
     )
     if as_json:
@@ -124,7 +126,8 @@ def sizes(
 ) -> dict[str, Any]:
     """What the command prints, as the object of ``--json``.
 
-    ``model``, ``source``, ``kv_dtype``, ``tp``, ``context``, ``concurrency``: what was asked.
+    ``model``, ``source``, ``kv_dtype``, ``tp``, ``context``, ``concurrency``: what was asked;
+    ``model_context``: the most the model was made for, or null.
     ``layers``: for each kind of layer ``count``, ``kind`` (full, sliding, chunked, latent, indexer,
     state), ``window`` in tokens or null, ``formula``, and ``bytes_per_token`` (of a state 0) and
     ``bytes_per_request`` of all its layers.
@@ -311,6 +314,9 @@ def _all_lines(report: dict[str, Any]) -> list[tuple[str, str]]:
                 f"{vllm['concurrency']:.2f} requests; its KV cache size"
             )
             lines.append((pool, f"{vllm['tokens']:,} tokens"))
+        if any(layers["kind"] == "sliding" for layers in report["layers"]):
+            held = f"vLLM's windows hold {vllm['in_flight_tokens']:,} tokens in flight besides"
+            lines.append((f"({held}: --in-flight)", ""))
     if llamacpp := report["llamacpp"]:
         windows = llamacpp["window_cells"]
         cells = f"{llamacpp['cells']:,} cells" + (f" and {windows:,} in windows" if windows else "")

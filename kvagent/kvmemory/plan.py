@@ -35,6 +35,9 @@ QUANTISED: dict[Server, str] = {"vLLM": "fp8", "llama.cpp": "q8_0"}
 NO_END = 1 << 30
 """More tokens or requests than anybody asks for: so many have room when there is no limit."""
 
+SMALL_BATCH = 2048
+"""Tokens of a step that are still enough for a good prefill."""
+
 MOST_GPUS = 64
 """More are not tried."""
 
@@ -55,6 +58,8 @@ class Scenario:
     """The weights' data type, a key of `weights.BITS`; None: as they are."""
     shared: int = 0
     """Tokens with which all requests begin, kept once."""
+    in_flight: int | None = None
+    """Tokens that vLLM has in flight; None: by its defaults for the GPU."""
 
     @property
     def weight_bytes(self) -> int:
@@ -113,8 +118,13 @@ class Scenario:
             self.geometry,
             self.context,
             self.storage,
-            in_flight=vllm.in_flight_tokens(self.gpu.bytes, self.gpu.name),
+            in_flight=self.tokens_in_flight,
         )
+
+    @property
+    def tokens_in_flight(self) -> int:
+        """Of vLLM, in two steps at a time."""
+        return self.in_flight or vllm.in_flight_tokens(self.gpu.bytes, self.gpu.name)
 
     @property
     def prefill_seconds(self) -> float | None:
@@ -235,7 +245,7 @@ def _on(now: Scenario, times: int) -> Scenario:
 
 
 def _offload(now: Scenario) -> Means:
-    name = "offload to the CPU"
+    name = "CPU offload"
     if now.space_bytes == 0:
         over = now.weight_bytes + WORKSPACE[now.server]
         over -= int(now.gpu.bytes * UTILISATION[now.server])
@@ -264,8 +274,18 @@ def _window(now: Scenario) -> Means:
         now.geometry, now.context, now.storage
     )
     lengths = ", ".join(f"{window:,}" for window in windows)
-    what = f"layers that keep {lengths} tokens: {max(saved, 0) / GIB:,.2f} GiB a request less"
-    return Means(name, f"{what}, counted already", None, "on by default", "on by default")
+    what = f"layers that keep {lengths} tokens: {max(saved, 0) / GIB:,.2f} GiB a request less, counted already"
+    # vLLM's windows also hold what is in flight, which may be far more than they are long.
+    least = 2 * SMALL_BATCH
+    if now.server == "llama.cpp" or now.tokens_in_flight <= least:
+        return Means(name, what, None, "on by default", "on by default")
+    return Means(
+        name,
+        f"{what}; with {SMALL_BATCH:,} tokens a step they are smaller",
+        replace(now, in_flight=least),
+        f"--max-num-batched-tokens {SMALL_BATCH}",
+        "on by default",
+    )
 
 
 def _shorter(now: Scenario) -> Means:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import ceil
 
-from kvagent.kvmemory.geometry import Attention, Geometry, Layer, State
+from kvagent.kvmemory.geometry import Attention, Geometry, Latent, Layer, State
 from kvagent.kvmemory.memory import Storage, state_bytes, token_bytes
 
 BLOCK = 16
@@ -26,6 +26,12 @@ CPU_IN_FLIGHT = 2048
 
 _KERNEL_BLOCK = 16  # what an attention kernel's block is a multiple of
 _LATENT_KERNEL_BLOCK = 128
+
+
+def cpu_block(geometry: Geometry) -> int:
+    """Tokens of a block on a CPU, where latent attention is computed in blocks of 16 alone."""
+    latent = any(isinstance(layers.layer, Latent) for layers in geometry.layers)
+    return BLOCK if latent else CPU_BLOCK
 
 
 def in_flight_tokens(gpu_bytes: int, name: str = "") -> int:

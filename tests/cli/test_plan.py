@@ -66,7 +66,7 @@ def test_every_usual_means_is_named() -> None:
         "prefix caching",
         "KV quantisation",
         "tensor parallel",
-        "offload to the CPU",
+        "CPU offload",
         "sliding window",
         "shorter context",
     ]

@@ -116,11 +116,9 @@ def test_a_shorter_context_makes_it_fit() -> None:
 
 
 def test_offload_says_how_much_and_how() -> None:
-    idle = brought(LLAMA, "offload to the CPU")
+    idle = brought(LLAMA, "CPU offload")
     assert (idle.vllm, idle.llamacpp) == ("--kv-offloading-size 4", "--cache-ram 4096")
-    large = brought(
-        replace(LLAMA, geometry=model("Llama-3.3-70B").geometry()), "offload to the CPU"
-    )
+    large = brought(replace(LLAMA, geometry=model("Llama-3.3-70B").geometry()), "CPU offload")
     assert large.vllm is not None
     assert large.vllm.startswith("--cpu-offload-gb ")
     assert large.llamacpp == "--n-gpu-layers 12"
@@ -128,8 +126,12 @@ def test_offload_says_how_much_and_how() -> None:
 
 def test_a_window_where_the_model_has_one() -> None:
     assert brought(LLAMA, "sliding window").what == "the model has none"
-    gemma = replace(LLAMA, geometry=model("Gemma-3-27B").geometry())
+    gemma = replace(LLAMA, geometry=model("Gemma-3-27B").geometry(), context=32_768)
     assert "1,024 tokens" in brought(gemma, "sliding window").what
+    # A small GPU has small steps already.
+    assert brought(gemma, "sliding window").scenario is None
+    large = replace(gemma, gpu=gpu("H100"))
+    assert with_it(large, "sliding window").kv_bytes == gemma.kv_bytes < large.kv_bytes
 
 
 @given(scenarios, st.integers(0, 50_000))

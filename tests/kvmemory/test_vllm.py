@@ -136,3 +136,8 @@ def test_a_hybrid_gets_blocks_as_large_as_its_states() -> None:
 )
 def test_tokens_in_flight_by_gpu(gib: int, name: str, tokens: int) -> None:
     assert vllm.in_flight_tokens(gib * GIB, name) == tokens
+
+
+@pytest.mark.parametrize(("name", "tokens"), [("Llama-3-8B", 128), ("DeepSeek-V3", 16)])
+def test_tokens_of_a_block_on_a_cpu(name: str, tokens: int) -> None:
+    assert vllm.cpu_block(model(name).geometry()) == tokens
