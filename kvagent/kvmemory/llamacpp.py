@@ -26,9 +26,9 @@ class Reserve:
 
     slots: int
     cells: int
-    """Of each slot, in layers that see everything."""
+    """Of each slot, in layers that see everything; of all slots together where they share a pool."""
     window_cells: int | None
-    """Of each slot, in layers with a window; with a shared pool, of all slots together."""
+    """The same in layers with a window, None where there are none."""
     bytes: int
 
 
@@ -52,7 +52,8 @@ def reserve(
         ubatch: ``--ubatch-size``.
     """
     storage = Storage(storage.types)
-    cells = _padded(context)
+    pools = 1 if unified else slots
+    cells = _padded(context * slots // pools)
     total = Fraction(0)
     window_cells = None
     for group in geometry.layers:
@@ -60,18 +61,13 @@ def reserve(
         if isinstance(layer, State):
             total += group.count * slots * (layer.conv + layer.recurrent) * _STATE_BYTES
             continue
-        held = cells * slots
+        held = cells
         if isinstance(layer, Attention) and layer.window is not None:
-            if unified:
-                window_cells = _padded(min(cells * slots, layer.window * slots + ubatch))
-                held = window_cells
-            else:
-                window_cells = _padded(min(cells, layer.window + ubatch))
-                held = window_cells * slots
+            held = window_cells = _padded(min(cells, layer.window * slots // pools + ubatch))
         size = token_bytes(layer, storage)
         if isinstance(layer, Indexer):
             size = storage.types.key.vector(layer.dim)
-        total += group.count * held * size
+        total += group.count * held * pools * size
     return Reserve(slots, cells, window_cells, ceil(total))
 
 

@@ -18,7 +18,7 @@ from kvagent.cli.size import show, sizes
 from kvagent.kvmemory.geometry import Geometry
 from kvagent.kvmemory.memory import Storage
 from kvagent.kvmemory.models import models
-from tests.kvmemory.strategies import contexts, geometries, storages
+from tests.kvmemory.strategies import contexts, geometries, rule, storages
 
 GIB = 2**30
 
@@ -152,6 +152,7 @@ def test_no_line_is_wider_than_the_terminal_and_no_formula_is_cut(name: str, wid
     assert all(re.sub(r"\s+", "", layers["formula"]) in together for layers in report["layers"])
 
 
+@rule
 @given(geometries, storages, contexts, st.integers(1, 9))
 def test_the_text_has_the_figures_of_the_json(
     geometry: Geometry, storage: Storage, context: int, concurrency: int

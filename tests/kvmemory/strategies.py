@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
 from kvagent.kvmemory.dtypes import TYPES
@@ -15,6 +16,8 @@ from kvagent.kvmemory.geometry import (
     Weights,
 )
 from kvagent.kvmemory.memory import Storage
+
+rule = settings(derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 HEADS = st.sampled_from([1, 2, 3, 4, 8, 16, 71])
 DIMS = st.sampled_from([32, 64, 96, 128, 256])

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from kvagent.kvmemory.formula import formula
 from kvagent.kvmemory.geometry import Attention, Indexer, Latent, Layers, State
 from kvagent.kvmemory.memory import Storage, state_bytes, token_bytes
-from tests.kvmemory.strategies import layers, storages
+from tests.kvmemory.strategies import layers, rule, storages
 
 
 def by_hand(text: str) -> Fraction:
@@ -53,6 +53,7 @@ def test_formulas(kinds: Layers, storage: str, text: str) -> None:
     assert formula(kinds, Storage.of(storage)) == text
 
 
+@rule
 @given(st.builds(Layers, st.integers(1, 80), layers), storages)
 def test_a_formula_worked_out_by_hand_gives_the_bytes(kinds: Layers, storage: Storage) -> None:
     layer = kinds.layer

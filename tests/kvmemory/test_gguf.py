@@ -21,6 +21,7 @@ from kvagent.kvmemory.gguf import geometry
 from kvagent.kvmemory.memory import Storage, growth_bytes, request_bytes
 from kvagent.kvmemory.vllm import blocks_of
 from kvagent.kvmemory.weights import weight_bytes
+from tests.kvmemory.strategies import rule
 
 
 @dataclass(frozen=True)
@@ -253,6 +254,7 @@ def test_broken_metadata_says_what_is_wrong(metadata: dict[str, Any], why: str) 
 VALUES = st.none() | st.booleans() | st.integers(-2, 99) | st.text(max_size=3) | st.floats()
 
 
+@rule
 @given(
     st.sampled_from(["llama", "gemma3", "qwen3next", "deepseek2", "lfm2", "falcon-h1", "llama4"]),
     st.dictionaries(

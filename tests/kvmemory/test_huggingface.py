@@ -18,6 +18,7 @@ from kvagent.kvmemory.geometry import (
 from kvagent.kvmemory.huggingface import geometry
 from kvagent.kvmemory.memory import Storage, request_bytes
 from kvagent.kvmemory.vllm import blocks_of
+from tests.kvmemory.strategies import rule
 
 PLAIN: dict[str, Any] = {
     "model_type": "llama",
@@ -292,6 +293,7 @@ FIELDS = (
 )
 
 
+@rule
 @given(st.dictionaries(st.sampled_from(FIELDS), JSON))
 def test_any_json_gives_a_geometry_or_says_why_not(fields: dict[str, Any]) -> None:
     try:

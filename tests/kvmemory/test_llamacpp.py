@@ -29,9 +29,9 @@ def test_windows_hold_what_is_computed_at_a_time_besides() -> None:
 
 
 def test_a_shared_pool_has_the_windows_of_all_slots() -> None:
-    found = reserve(GEMMA, 4096, 3, Storage.of(), unified=True)
-    assert found.window_cells == 2048  # 3 × 512 + 512
-    assert found.bytes == (3 * 4096 * 3 + 2048 * 15) * 1024
+    found = reserve(GEMMA, 5000, 3, Storage.of(), unified=True)
+    assert (found.cells, found.window_cells) == (15_104, 2048)  # 15,000, and 3 × 512 + 512
+    assert found.bytes == (15_104 * 3 + 2048 * 15) * 1024
 
 
 def test_states_are_in_32_bits_for_each_slot() -> None:

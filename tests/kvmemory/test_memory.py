@@ -20,7 +20,7 @@ from kvagent.kvmemory.memory import (
 )
 from kvagent.kvmemory.models import model
 from kvagent.kvmemory.vllm import blocks_of
-from tests.kvmemory.strategies import contexts, geometries, storages
+from tests.kvmemory.strategies import contexts, geometries, rule, storages
 
 
 @pytest.mark.parametrize(
@@ -62,6 +62,7 @@ def test_a_form_of_latent_attention_is_refused_elsewhere() -> None:
         check(model("Llama-3-8B").geometry(), kv_types("fp8_ds_mla"))
 
 
+@rule
 @given(geometries, storages, contexts, st.integers(0, 10_000))
 def test_bytes_never_fall_with_the_context(
     geometry: Geometry, storage: Storage, tokens: int, more: int
@@ -77,6 +78,7 @@ def test_bytes_never_fall_with_the_context(
     assert blocks <= longer
 
 
+@rule
 @given(geometries, storages, contexts)
 def test_once_the_windows_are_full_a_request_is_what_grows_and_what_is_fixed(
     geometry: Geometry, storage: Storage, tokens: int
@@ -88,12 +90,14 @@ def test_once_the_windows_are_full_a_request_is_what_grows_and_what_is_fixed(
     assert 0 <= parts - request_bytes(unlimited, tokens, storage) <= tokens + 1
 
 
+@rule
 @given(geometries, storages, contexts)
 def test_more_ranks_never_need_more_each(geometry: Geometry, storage: Storage, tokens: int) -> None:
     double = replace(storage, tp=storage.tp * 2)
     assert request_bytes(geometry, tokens, double) <= request_bytes(geometry, tokens, storage)
 
 
+@rule
 @given(
     st.integers(1, 16),
     storages,
@@ -110,6 +114,7 @@ def test_rounding_to_blocks_adds_less_than_one_block_a_sequence(
     assert 0 <= over < blocks.block_bytes + 1
 
 
+@rule
 @given(geometries, storages, contexts)
 def test_a_server_never_reserves_less_than_is_needed(
     geometry: Geometry, storage: Storage, tokens: int
@@ -127,6 +132,7 @@ def test_a_server_never_reserves_less_than_is_needed(
     )
 
 
+@rule
 @given(geometries, storages, contexts, st.integers(1, 50))
 def test_the_space_for_requests_holds_them(
     geometry: Geometry, storage: Storage, tokens: int, requests: int

@@ -11,6 +11,7 @@ from kvagent.kvmemory.gpus import GIB, GPU, gpu
 from kvagent.kvmemory.memory import Storage
 from kvagent.kvmemory.models import model
 from kvagent.kvmemory.plan import NO_END, UTILISATION, WORKSPACE, Means, Scenario, Server, means
+from tests.kvmemory.strategies import rule
 
 LLAMA = Scenario(
     model("Llama-3-8B").geometry(), gpu("RTX-4090"), 8192, 4, Storage.of(), weights="bf16"
@@ -134,6 +135,7 @@ def test_a_window_where_the_model_has_one() -> None:
     assert with_it(large, "sliding window").kv_bytes == gemma.kv_bytes < large.kv_bytes
 
 
+@rule
 @given(scenarios, st.integers(0, 50_000))
 def test_no_means_makes_it_worse(now: Scenario, shared: int) -> None:
     for one in means(now, shared):
@@ -143,6 +145,7 @@ def test_no_means_makes_it_worse(now: Scenario, shared: int) -> None:
             assert used.space_bytes >= now.space_bytes
 
 
+@rule
 @given(scenarios)
 def test_the_most_and_the_longest_are_where_it_ends(now: Scenario) -> None:
     assert now.fits == (now.most_requests >= now.requests)

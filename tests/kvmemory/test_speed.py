@@ -15,7 +15,7 @@ from kvagent.kvmemory.speed import (
     step_bytes,
     step_seconds,
 )
-from tests.kvmemory.strategies import geometries
+from tests.kvmemory.strategies import geometries, rule
 
 LLAMA = model("Llama-3-8B").geometry()
 
@@ -73,6 +73,7 @@ def test_a_step_reads_the_weights_once_and_all_requests_kv() -> None:
     assert one == 2 * weights + 2**30
 
 
+@rule
 @given(geometries, st.integers(1, 5000), st.integers(0, 5000))
 def test_what_is_cached_is_not_computed(geometry: Geometry, tokens: int, cached: int) -> None:
     cold, warm = prefill_flops(geometry, tokens), prefill_flops(geometry, tokens, cached)

@@ -13,6 +13,7 @@ from kvagent.kvmemory.weights import (
     weight_bytes,
     weights_type,
 )
+from tests.kvmemory.strategies import rule
 
 
 @pytest.mark.parametrize(
@@ -54,6 +55,7 @@ def test_one_token_reads_what_it_passes_through() -> None:
     assert read_bytes(weights, 1) == pytest.approx(2 * weights.active_parameters)
 
 
+@rule
 @given(
     st.integers(1, 64),
     st.sampled_from(["Mixtral-8x7B", "Llama-3-8B", "gpt-oss-20b", "DeepSeek-V3"]),
