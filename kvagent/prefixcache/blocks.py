@@ -222,12 +222,7 @@ class BlockCache:
         """Look up, take blocks and compute the prompt; False if it does not fit."""
         tokens = request.prompt_tokens + request.generated
         tables, cached, longest = self._look_up(request)
-        needed = 0
-        for layers, table in zip(self._layers, tables, strict=True):
-            in_flight = self._step * (1 + self._asynchronous)
-            most = layers.most(tokens, in_flight, self.max_model_len)
-            needed += max(0, most - len(table)) + self._pool.unused(table)
-        if not self._pool.has(needed):
+        if not self._fits(tokens, tables):
             return False
         self._judge(request, cached, longest)
         # Behind its prompt's last full block a later request may resume; and where full attention
@@ -237,12 +232,19 @@ class BlockCache:
         request.computed = request.finished = cached
         for table in tables:
             self._pool.touch(table)
-        while request.computed < request.prompt_tokens:
-            if not self._compute(
-                request, min(self._step, request.prompt_tokens - request.computed)
-            ):
+        while request.computed < tokens:
+            if not self._compute(request, min(self._step, tokens - request.computed)):
                 break
         return True
+
+    def _fits(self, tokens: int, tables: Sequence[Table]) -> bool:
+        """Whether the whole prompt has room, given the blocks that were found."""
+        in_flight = self._step * (1 + self._asynchronous)
+        most = [layers.most(tokens, in_flight, self.max_model_len) for layers in self._layers]
+        if self._pool.has(sum(most)):
+            return True
+        new = (max(0, count - len(table)) for count, table in zip(most, tables, strict=True))
+        return self._pool.has(sum(new) + sum(map(self._pool.unused, tables)))
 
     def _look_up(self, request: Running) -> tuple[list[Table], int, int]:
         """Each group's blocks, the tokens of the hit, and those that some layers had."""
@@ -263,8 +265,7 @@ class BlockCache:
         tables: list[Table] = []
         for layers, content in zip(self._layers, self._contents, strict=True):
             start = found[layers.window].start
-            blocks_found = map(content.get, hashes[start:blocks])
-            tables.append([0] * start + [block or 0 for block in blocks_found])
+            tables.append([*repeat(0, start), *map(content.at, hashes[start:blocks])])
         return tables, blocks * self.block_size, longest * self.block_size
 
     def _usable_blocks(self, request: Running) -> int:

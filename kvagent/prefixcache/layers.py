@@ -8,6 +8,7 @@ request runs, and only blocks that a later request can resume behind are kept un
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from itertools import takewhile
 
 from kvagent.prefixcache.pool import Content
 
@@ -43,10 +44,7 @@ class Layers:
         """The blocks of the longest hit of at most so many; those before them are not needed."""
         found = self._found
         if self.window is None:
-            for number in range(blocks):
-                if not found(hashes[number]):
-                    return range(number)
-            return range(blocks)
+            return range(sum(1 for _ in takewhile(found, hashes[:blocks])))
         run = 0
         for number in range(blocks - 1, -1, -1):
             run = run + 1 if found(hashes[number]) else 0

@@ -21,12 +21,13 @@ class Content:
     oldest is found.
     """
 
-    __slots__ = ("_first", "_more", "get")
+    __slots__ = ("_first", "_more", "at", "get")
 
     def __init__(self) -> None:
         self._first: dict[int, int] = {}
         self._more: dict[int, list[int]] = {}
         self.get = self._first.get
+        self.at = self._first.__getitem__
 
     def add(self, hash: int, block: int) -> None:
         """Let ``block`` be found."""
@@ -57,7 +58,8 @@ class Pool:
         self._queue: OrderedDict[int, None] = OrderedDict()  # freed with content
         # By block.
         self._users = [0]
-        self._held: list[tuple[Content, int] | None] = [None]
+        self._held: list[Content | None] = [None]  # where its content is found,
+        self._hash = [0]  # and by which hash
 
     def has(self, count: int) -> bool:
         """Whether so many blocks can be taken."""
@@ -76,12 +78,13 @@ class Pool:
         self._made += new
         self._users += [0] * new
         self._held += [None] * new
+        self._hash += [0] * new
         while len(taken) < count:
             block, _ = self._queue.popitem(last=False)
-            held, self._held[block] = self._held[block], None
-            if held is not None:
-                content, key = held
-                content.remove(key, block)
+            content = self._held[block]
+            if content is not None:
+                content.remove(self._hash[block], block)
+                self._held[block] = None
             taken.append(block)
         for block in taken:
             self._users[block] = 1
@@ -89,13 +92,13 @@ class Pool:
 
     def offer(self, content: Content, hashes: Sequence[int], blocks: Sequence[int]) -> None:
         """Let later requests find these blocks; from now on they have something to lose."""
+        add, held, hash_of = content.add, self._held, self._hash
         endless = self._blocks is None
-        add, held = content.add, self._held
         for key, block in zip(hashes, blocks, strict=True):
             if block:
                 add(key, block)
                 if not endless:
-                    held[block] = (content, key)
+                    held[block], hash_of[block] = content, key
 
     def touch(self, blocks: Iterable[int]) -> None:
         """One user more for each block, which leaves the queue."""

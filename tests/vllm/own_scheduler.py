@@ -4,7 +4,8 @@ Run by the Python of vLLM's environment: reads traffic as JSON from standard inp
 scheduler and block manager with it step by step, and writes what happened, a line for each case. Thousands of
 requests take seconds, so this is where simulated traffic is compared by the thousand.
 
-A case: ``{"model", "block_size", "blocks", "windows", "max_model_len", "step", "retention", "asynchronous",
+A case: ``{"model", "block_size", "blocks", "windows", "max_model_len", "max_num_batched_tokens",
+"max_num_seqs", "retention", "asynchronous",
 "requests": [{"at", "prompt", "answer", "salt", "read", "stopped"}]}``: ``at`` is the step in which a request
 arrives, None for when all before it have ended; ``stopped`` says that the last token of ``answer`` ended it.
 
@@ -42,8 +43,8 @@ def scheduler_of(case: dict[str, Any]) -> Scheduler:
     """As the engine makes it."""
     model = ModelConfig(model=case["model"], max_model_len=case["max_model_len"], dtype="bfloat16")
     scheduling = SchedulerConfig(
-        max_num_seqs=4,
-        max_num_batched_tokens=case["step"],
+        max_num_seqs=case["max_num_seqs"],
+        max_num_batched_tokens=case["max_num_batched_tokens"],
         max_model_len=case["max_model_len"],
         enable_chunked_prefill=True,
         is_encoder_decoder=False,
