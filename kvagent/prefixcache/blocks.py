@@ -211,12 +211,15 @@ class BlockCache:
 
     def _admit(self) -> None:
         """Start whoever waits, in order, as long as there is room for the whole prompt."""
-        while self._waiting:
-            if self._most_running is not None and len(self._running) >= self._most_running:
+        while self._waiting and not self._crowded():
+            request = self._waiting.popleft()
+            if not self._start(request):
+                self._waiting.appendleft(request)
                 break
-            if not self._start(self._waiting[0]):
-                break
-            self._running.append(self._waiting.popleft())
+            self._running.append(request)
+
+    def _crowded(self) -> bool:
+        return self._most_running is not None and len(self._running) >= self._most_running
 
     def _start(self, request: Running) -> bool:
         """Look up, take blocks and compute the prompt; False if it does not fit."""

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kvagent.prefixcache.blocks import BlockCache, PromptTooLong, Running
@@ -186,6 +186,8 @@ def test_hashes_of_a_trace_are_blocks_too() -> None:
     assert running.hit == Hit(2048, 1024, 1024)
 
 
+rule = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+
 FLAGS = st.booleans()
 TOKENS = st.lists(st.integers(0, 2), max_size=30)
 
@@ -213,6 +215,7 @@ def by_definition(earlier: list[list[int]], prompt: list[int]) -> int:
     return longest
 
 
+@rule
 @given(traffic(), st.integers(1, 7))
 def test_an_endless_cache_gives_the_full_blocks_of_what_is_shared(
     requests: list[tuple[list[int], list[int]]], size: int
@@ -226,6 +229,7 @@ def test_an_endless_cache_gives_the_full_blocks_of_what_is_shared(
         earlier.append([*prompt, *answer[:-1]])
 
 
+@rule
 @given(traffic(), st.integers(1, 7), st.integers(12, 80))
 def test_a_small_cache_gives_no_more_than_an_endless_one_and_says_why(
     requests: list[tuple[list[int], list[int]]], size: int, blocks: int
@@ -244,6 +248,7 @@ def test_a_small_cache_gives_no_more_than_an_endless_one_and_says_why(
             assert running.hit.cached_tokens == most
 
 
+@rule
 @given(traffic(), st.data())
 def test_every_block_comes_back(
     requests: list[tuple[list[int], list[int]]], data: st.DataObject
@@ -265,6 +270,7 @@ def test_every_block_comes_back(
     assert not cache._pool.has(blocks)
 
 
+@rule
 @given(traffic(), st.integers(1, 5))
 def test_a_stream_ends_as_a_whole_answer_does(
     requests: list[tuple[list[int], list[int]]], size: int
