@@ -14,7 +14,7 @@ from kvagent.kvmemory.gpus import GIB
 from kvagent.kvmemory.huggingface import geometry
 from kvagent.kvmemory.memory import Storage, growth_bytes
 from kvagent.kvmemory.models import model
-from kvagent.kvmemory.vllm import blocks_of, tokens_in
+from kvagent.kvmemory.vllm import Blocks, Group, blocks_of, tokens_in
 
 RECORDED = json.loads(
     (Path(__file__).parent / "recorded" / "vllm_pools.json").read_text(encoding="utf-8")
@@ -115,6 +115,12 @@ def test_without_windows_the_tokens_are_whole_blocks_of_all_layers() -> None:
     space, storage = 20 * GIB + 5, Storage.of()
     blocks = space // (growth_bytes(llama, storage) * 16)
     assert tokens_in(llama, space, 8192, storage) == blocks * 16
+
+
+def test_the_last_digit_is_vllm_s() -> None:
+    """It multiplies in floating point and cuts off: 228 blocks of 200 tokens are not 45,600."""
+    blocks = Blocks((Group(1, 200, 25, grows=True),), block_bytes=1, context=5000)
+    assert blocks.pool(228).tokens == int(228 / 25 * 5000) == 45_599
 
 
 def test_chunked_attention_is_allocated_like_full_attention() -> None:

@@ -46,6 +46,8 @@ MODELS = {
     "Gemma-3-4B": [[5, "attention", 4, 256, 256, None], [29, "attention", 4, 256, 256, 1024]],
     "gpt-oss-20b": [[12, "attention", 8, 64, 64, None], [12, "attention", 8, 64, 64, 128]],
     "13 full, 12 windows": [[13, "attention", 8, 64, 64, None], [12, "attention", 8, 64, 64, 128]],
+    "17 full, 12 windows": [[17, "attention", 8, 64, 64, None], [12, "attention", 8, 64, 64, 128]],
+    "18 full, 12 windows": [[18, "attention", 8, 64, 64, None], [12, "attention", 8, 64, 64, 128]],
     "two windows": [[8, "attention", 8, 64, 64, 256], [16, "attention", 8, 64, 64, 1024]],
     "pages that divide": [
         [5, "attention", 2, 512, 512, None],
@@ -174,13 +176,13 @@ def main() -> None:
     random.seed(7)
     rows = []
     for name, layers in MODELS.items():
-        for _ in range(14):
+        for _ in range(20):
             row = {
                 "model": name,
                 "layers": layers,
                 "block_size": random.choice([16, 16, 32, 64, 128]),
                 "context": random.choice([2048, 4096, 8192, 8191, 10000, 32768, 40960, 131072]),
-                "in_flight": random.choice([2048, 4096, 16384, 32768]),
+                "in_flight": random.choice([2048, 2049, 4096, 16385, 32768]),
                 "tp": random.choice([1, 1, 2, 4, 8]),
                 "kv_dtype": random.choice(["bf16", "bf16", "fp8", "int8_per_token_head", "f32"]),
                 "space_bytes": random.choice([1, 2, 3, 7, 20, 40, 80]) * GIB
