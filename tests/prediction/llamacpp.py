@@ -13,14 +13,15 @@ import time
 import urllib.parse
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from itertools import count, cycle, islice
 from pathlib import Path
 from queue import Empty, Queue
+from types import ModuleType
 from typing import Any, Self
 
 from kvagent.cli.demo.server import CHAT_TEMPLATE, LlamaCpp, default_model
-from kvagent.prefixcache.checkpoints import Rules
+from kvagent.prefixcache import slots as real_rules
 from kvagent.prefixcache.memory import Layout
 from kvagent.prefixcache.slots import MIB, Busy, PromptTooLong, Running, SlotCache
 from kvagent.tokens.model import Model
@@ -81,25 +82,24 @@ class Setup:
             cache_type_v=self.kv_type,
         )
 
-    def cache(
-        self, user_marker: Sequence[int], simulator: type[SlotCache] = SlotCache
-    ) -> SlotCache:
-        """The simulated one."""
-        return simulator(
+    def cache(self, user_marker: Sequence[int], simulation: ModuleType = real_rules) -> SlotCache:
+        """The simulated one, by the classes in ``simulation``."""
+        cache: SlotCache = simulation.SlotCache(
             self.slots,
             self.n_ctx,
             unified=self.unified,
             similarity=self.similarity,
             host_cache=None if self.host_mib < 0 else self.host_mib * MIB,
             idle_slots=self.idle_slots,
-            layout=self.layout(),
+            layout=simulation.Layout(**asdict(self.layout())),
             n_ctx_train=self.shape.context,
-            checkpoints=Rules(
+            checkpoints=simulation.Rules(
                 self.checkpoints, self.checkpoint_min_step, self.n_batch, self.n_ubatch
             ),
             swa_full=self.swa_full,
             user_marker=[] if self.plain_text else user_marker,
         )
+        return cache
 
     def layout(self) -> Layout:
         """What the model's layers keep."""

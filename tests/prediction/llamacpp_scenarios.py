@@ -53,11 +53,14 @@ class Scenario:
 def run(
     scenarios: Iterable[Scenario],
     models: Path,
-    record: Callable[[Setup, Played], None] | None = None,
+    record: Callable[[Setup], Callable[[Played], None]] | None = None,
 ) -> Iterator[Row]:
-    """Every row of every scenario; model files are made in ``models``, or found there."""
+    """Every row of every scenario; model files are made in ``models``, or found there.
+
+    ``record`` is told of each server, and what it returns gets each request to it.
+    """
     for setup, group in groupby(scenarios, key=lambda scenario: scenario.setup):
-        with Player(setup, models, partial(record, setup) if record else None) as player:
+        with Player(setup, models, record(setup) if record else None) as player:
             for scenario in group:
                 yield from scenario.play(player)
 

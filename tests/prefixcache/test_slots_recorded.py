@@ -29,7 +29,7 @@ def recorded() -> list[Server]:
 
 def wrong(server: Server, simulation: types.ModuleType = slots) -> list[str]:
     """The first request that is simulated otherwise than it was reported, in words."""
-    cache = server.setup.cache([-1, -2], simulation.SlotCache)
+    cache = server.setup.cache([-1, -2], simulation)
     for number, (request, prompt, generated) in enumerate(server.sequences()):
         try:
             running = cache.begin(prompt, **request.options)
