@@ -213,6 +213,7 @@ def scenarios(setup: Setup) -> Mapping[str, Scenario]:
     size = setup.block_size
     blocks = min(setup.blocks or 300, 600)
     room = size * blocks
+    longest = min(room // 2, setup.max_model_len - 3 * size)
     words = room // 60  # some 2.5 % of what the server can keep, as tokens
 
     def edges(*offsets: int) -> list[int]:
@@ -254,9 +255,9 @@ def scenarios(setup: Setup) -> Mapping[str, Scenario]:
         "beside a short session": beside(words // 4),
         "beside a long session": beside(words * 3),
         "thinking stripped": lambda: [thinking("think", 4, STRIPS_THINKING)],
-        "strangers": lambda: [strangers(1, 30, size, room // 3)],
+        "strangers": lambda: [strangers(1, 30, size, longest // 2)],
         "strangers, long": lambda: [
-            strangers((n, "long"), 15, size, room // 2, room // 3) for n in range(2)
+            strangers((n, "long"), 15, size, longest, room // 3) for n in range(2)
         ],
         "too long": lambda: [too_long("long", setup.max_model_len)],
     }
