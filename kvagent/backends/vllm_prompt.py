@@ -67,7 +67,7 @@ def dialect(
                 template,
                 _consolidated(messages, template),
                 {
-                    "tools": None if excluded else _tools(body.get("tools")),
+                    "tools": None if excluded else tools_of(body),
                     **_merged(template_kwargs or {}, said_by(body)),
                 },
             ),
@@ -233,7 +233,9 @@ def _consolidated(messages: list[_Message], template: Template) -> list[_Message
 # Tools and variables.
 
 
-def _tools(tools: Any) -> list[dict[str, Any]] | None:
+def tools_of(body: Mapping[str, Any]) -> list[dict[str, Any]] | None:
+    """The request's tools as its own types write them."""
+    tools = body.get("tools")
     if tools is None:
         return None
     if not tools:

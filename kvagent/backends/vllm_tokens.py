@@ -12,7 +12,7 @@ from typing import Any
 from kvagent.backends.prompt import messages_of
 from kvagent.backends.token_answers import refused, token_ids
 from kvagent.backends.values import Fetch, Fetched
-from kvagent.backends.vllm_prompt import said_by
+from kvagent.backends.vllm_prompt import said_by, tools_of
 from kvagent.backends.wire import json_object
 
 _RENDER = "/chat/completions/render"
@@ -23,7 +23,7 @@ _DETOKENIZE = "/detokenize"
 _CLOSED = frozenset({401, 403, 404, 405, 501})
 
 # As a chat request has them too.
-_SAME = ("model", "tools", "add_special_tokens", "mm_processor_kwargs", "media_io_kwargs")
+_SAME = ("model", "add_special_tokens", "mm_processor_kwargs", "media_io_kwargs")
 _OWN = ("add_generation_prompt", "continue_final_message")
 
 
@@ -62,11 +62,12 @@ def text_tokens(text: str, model: str | None) -> Generator[Fetch, Fetched, list[
 
 def _as_tokenize(body: Mapping[str, Any]) -> dict[str, Any]:
     """The chat form of ``/tokenize``: what else a request says becomes variables of the template."""
-    said = said_by(body)
+    said, tools = said_by(body), tools_of(body)
     variables = {key: value for key, value in said.items() if key not in _OWN}
     return {
         **{key: body[key] for key in _SAME if body.get(key) is not None},
         **{key: said[key] for key in _OWN if key in said},
+        **({"tools": tools} if tools else {}),
         "messages": [_renamed(message) for message in messages_of(body)],
         **({"chat_template_kwargs": variables} if variables else {}),
     }

@@ -104,6 +104,11 @@ class TestVLLM:
             "enable_thinking": False,
         }
 
+    def test_no_tools_are_refused_as_in_a_chat(self) -> None:
+        """``/tokenize`` itself takes an empty list."""
+        with pytest.raises(PromptError, match="empty list of tools"):
+            as_tokenize(tools=[])
+
     def test_a_text(self) -> None:
         count, asked = run(VLLM.count("é"), {TOKENIZE: ok({"tokens": IDS})})
         assert count == len(IDS)
