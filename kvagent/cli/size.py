@@ -317,6 +317,8 @@ def _all_lines(report: dict[str, Any]) -> list[tuple[str, str]]:
         if any(layers["kind"] == "sliding" for layers in report["layers"]):
             held = f"vLLM's windows hold {vllm['in_flight_tokens']:,} tokens in flight besides"
             lines.append((f"({held}: --in-flight)", ""))
+        if any(layers["kind"] == "state" for layers in report["layers"]):
+            lines.append(("(vLLM keeps states in the model's own type unless told otherwise)", ""))
     if llamacpp := report["llamacpp"]:
         windows = llamacpp["window_cells"]
         cells = f"{llamacpp['cells']:,} cells" + (f" and {windows:,} in windows" if windows else "")

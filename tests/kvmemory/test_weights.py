@@ -55,6 +55,15 @@ def test_one_token_reads_what_it_passes_through() -> None:
     assert read_bytes(weights, 1) == pytest.approx(2 * weights.active_parameters)
 
 
+def test_two_tokens_that_choose_at_random_read_more_than_one_and_many_read_all() -> None:
+    weights = model("Mixtral-8x7B").geometry().weights
+    one, two, many = (read_bytes(weights, requests) for requests in (1, 2, 200))
+    expert = 2 * weights.expert_parameters / 8
+    # 2 of 8 for the first; each of the other 6 is chosen by the second with a chance of 1 in 4.
+    assert two - one == pytest.approx(6 / 4 * expert)
+    assert many - one == pytest.approx(6 * expert)
+
+
 @rule
 @given(
     st.integers(1, 64),
