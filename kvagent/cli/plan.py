@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from kvagent.cli.any_terminal import any_terminal, times
 from kvagent.cli.byte_counts import said
 from kvagent.cli.failure import Failure
 from kvagent.cli.model_argument import Named, read_model
@@ -122,9 +123,9 @@ def plan(
         hint = "; give --parameters" if "how many" in str(error) else ""
         raise Failure(f"{error}{hint}") from error
     if as_json:
-        typer.echo(json.dumps(report, ensure_ascii=False))
+        typer.echo(json.dumps(report))
     else:
-        show(report, Console())
+        show(report, any_terminal())
 
 
 def _with_parameters(named: Named, billions: float | None) -> Geometry:
@@ -277,7 +278,7 @@ def _assumptions(now: Scenario) -> Iterator[str]:
 
 def show(report: dict[str, Any], console: Console) -> None:
     """Print the report for people."""
-    console.print(_headline(report))
+    console.print(_headline(report, console))
     console.print()
     console.print(_memory(report))
     console.print(_verdict(report))
@@ -295,18 +296,18 @@ def show(report: dict[str, Any], console: Console) -> None:
         console.print(Text(sentence, "dim"))
 
 
-def _headline(report: dict[str, Any]) -> Text:
+def _headline(report: dict[str, Any], console: Console) -> Text:
     gpu, count = report["gpu"], report["tp"]
     known = [said(gpu["bytes"])]
     if gpu["gb_per_s"]:
         known.append(f"{gpu['gb_per_s']:,g} GB/s")
     if gpu["tflops"]:
         known.append(f"{gpu['tflops']:,g} TFLOPS")
-    gpus = f"{count} × {gpu['name']}" if count > 1 else gpu["name"]
+    gpus = times(f"{count} × {gpu['name']}", console) if count > 1 else gpu["name"]
     return Text.assemble(
         (report["model"], "bold"),
         f" on {gpus} ({', '.join(known)}), {report['server']}\n",
-        f"{_many(report['concurrency'], 'request')} of {report['context']:,} tokens, "
+        f"{_many(report['concurrency'], 'request')} of {_many(report['context'], 'token')}, "
         f"KV in {report['kv_dtype']}",
     )
 
@@ -337,7 +338,8 @@ def _verdict(report: dict[str, Any]) -> Text:
             ("It does not fit: ", "bold red"),
             f"the weights and buffers alone are more than {said(memory['usable_bytes'])}.",
         )
-    room = _many(report["most_requests"], "such request")
+    count = report["most_requests"]
+    room = _many(count, "such request") if count else "none of them"
     longest = f"{report['longest_context']:,} tokens each for {report['concurrency']:,}"
     return Text.assemble(
         ("It does not fit: ", "bold red"), f"there is room for {room}, or for {longest}."

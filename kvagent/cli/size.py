@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from kvagent.cli.any_terminal import any_terminal, times
 from kvagent.cli.byte_counts import GIB, said
 from kvagent.cli.failure import Failure
 from kvagent.cli.model_argument import Named, read_model
@@ -109,9 +110,9 @@ def size(
         in_flight=in_flight or (CPU_IN_FLIGHT if cpu else _GPU_IN_FLIGHT),
     )
     if as_json:
-        typer.echo(json.dumps(report, ensure_ascii=False))
+        typer.echo(json.dumps(report))
     else:
-        show(report, Console())
+        show(report, any_terminal())
 
 
 def sizes(
@@ -247,7 +248,7 @@ def show(report: dict[str, Any], console: Console) -> None:
         ("at once", _all_lines(report)),
     ):
         for index, (what, result) in enumerate(lines):
-            table.add_row("" if index else title, what, result)
+            table.add_row("" if index else title, times(what, console), result)
         table.add_row()
     console.print(table)
     limit = report["model_context"]
@@ -300,7 +301,10 @@ def _request_lines(report: dict[str, Any]) -> list[tuple[str, str]]:
 def _all_lines(report: dict[str, Any]) -> list[tuple[str, str]]:
     count = report["concurrency"]
     lines = [
-        (f"{_many(count, 'request')} of {report['context']:,} tokens", said(report["bytes_total"]))
+        (
+            f"{_many(count, 'request')} of {_many(report['context'], 'token')}",
+            said(report["bytes_total"]),
+        )
     ]
     if vllm := report["vllm"]:
         blocks = (

@@ -23,11 +23,14 @@ class Layout:
 
     row: int = 0
     full: int = 0
+    """Layers with full attention."""
     window: int = 0
     """Tokens in the window of the sliding layers; 0 where there are none."""
     window_row: int = 0
     sliding: int = 0
+    """Layers with a sliding window."""
     recurrent: int = 0
+    """Layers with a state instead of a cache."""
     state: int = 0
     """Bytes of the recurrent layers' state of one sequence, all layers together."""
 
@@ -108,7 +111,8 @@ class Memory:
 
     def fits(self, tokens: int) -> bool:
         """Whether so many more tokens find room."""
-        return bool(self.layout.recurrent) or sum(self._lengths) + tokens <= self._room
+        states_only = self.layout.recurrent and not self.layout.full
+        return bool(states_only) or sum(self._lengths) + tokens <= self._room
 
     def add(self, slot: int, length: int, *, at_once: int | None = None) -> None:
         """Let the slot have ``length`` tokens, ``at_once`` of them in a batch (None: as configured)."""

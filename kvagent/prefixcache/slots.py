@@ -63,7 +63,8 @@ class SlotCache:
         host_cache: bytes of ``--cache-ram``; 0 is off, None without limit.
         idle_slots: ``--cache-idle-slots``.
         layout: what the model keeps of a token; decides how many prompts the host cache holds and
-            where a slot can be rolled back to.
+            where a slot can be rolled back to. Without one, a slot can be rolled back to any token
+            and a saved prompt takes next to nothing.
         n_ctx_train: the model's own window, which caps a slot's.
         checkpoints: ``--ctx-checkpoints``, ``--checkpoint-min-step`` and the batch sizes.
         swa_full: ``--swa-full``.

@@ -1,7 +1,10 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -139,6 +142,27 @@ def test_a_folder_with_another_alphabet(tmp_path: Path) -> None:
     (path / "config.json").write_text(json.dumps(config), encoding="utf-8")
     assert as_json(str(path))["model"] == "模型"
     assert "模型" in run(str(path)).stdout
+
+
+@pytest.mark.parametrize(
+    "command", [["size"], ["plan", "--gpu", "80", "--tp", "2", "--context", "9"]]
+)
+def test_a_terminal_of_ascii_alone(command: list[str]) -> None:
+    code = (
+        "from kvagent import cli\n"
+        "for name in ('size', 'plan'):\n"
+        "    cli.COMMANDS[name] = cli.Command(f'kvagent.cli.{name}', '')\n"
+        "cli.main()"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, *command, "Llama-3-8B"],
+        capture_output=True,
+        env={**os.environ, "PYTHONIOENCODING": "ascii"},
+        check=True,
+    )
+    assert done.stdout.isascii()
+    assert b"Llama-3-8B" in done.stdout
+    assert b"?" not in done.stdout
 
 
 @pytest.mark.parametrize("width", [80, 120])

@@ -47,7 +47,7 @@ def test_the_recorded_faults(models: Path, shared: Path) -> None:
 
 def test_sessions_in_turn(models: Path) -> None:
     rows = played(known.in_turn(), models)
-    assert len(rows) == 17 * (2 + 4 + 5) * 3
+    assert len(rows) == 13 * (2 + 4 + 5) * 3
     assert sum(row.naive == row.reported for row in rows) < len(rows) / 2
     assert "evicted" in {row.loss for row in rows}
 

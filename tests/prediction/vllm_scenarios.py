@@ -7,10 +7,12 @@ of a block, the same prompt again, tenants, edits, and what templates do to a hi
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from tests.prediction.rows import Row
 from tests.prediction.sessions import (
     TOOLS,
     Body,
@@ -24,7 +26,7 @@ from tests.prediction.sessions import (
     text,
     with_tool_calls,
 )
-from tests.prediction.vllm import WINDOWS, Setup
+from tests.prediction.vllm import VLLM, WINDOWS, Player, Setup
 
 Scenario = Callable[[], Iterable[Session]]
 
@@ -271,3 +273,18 @@ def at_once(setup: Setup, share: float, count: int = 4) -> Iterable[Session]:
         growing(("at once", n), 10, head=words, question=words, max_tokens=12, head_seed=n % 3)
         for n in range(count)
     ]
+
+
+def play_all(python: Path, shared: Path | None = None) -> Iterator[Row]:
+    """Every scenario on every server, one request after the other; a scenario is named with its server.
+
+    ``python`` is that of the environment with vLLM, ``shared`` the folder with the recorded faults.
+    """
+    for server_name, setup in SERVERS.items():
+        found = dict(scenarios(setup))
+        if shared:
+            found |= {name: partial(of_case, shared, name) for name in CASES}
+        with VLLM(setup, python) as server:
+            player = Player(server, setup)
+            for name, play in found.items():
+                yield from player.play(f"{server_name}: {name}", play())
