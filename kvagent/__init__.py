@@ -14,7 +14,7 @@ from kvagent.events import (
     TurnFinished,
     WindowFilling,
 )
-from kvagent.policy import Echo, Evict, Fraction, Hints, Mend, PinHead, Policy, Tokens, Volatile
+from kvagent.policy import KV, Echo, Evict, Fraction, Hints, Mend, PinHead, Policy, Tokens, Volatile
 from kvagent.session import session
 from kvagent.stages import DEFAULT_STAGES, Edit, Fresh, Stage, Turn
 from kvagent.stores import MemoryStore, Store
@@ -24,6 +24,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "DEFAULT_STAGES",
+    "KV",
     "Bypassed",
     "CacheMissed",
     "Echo",

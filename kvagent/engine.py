@@ -45,6 +45,7 @@ from kvagent.stages import DEFAULT_STAGES, Fresh, Stage, Turn, echo, pin_head
 from kvagent.stores import Store, open_store
 from kvagent.tokens import count_tokens
 from kvagent.volatile import NOTE
+from kvagent.weight import kv_bytes
 
 logger = logging.getLogger("kvagent")
 
@@ -153,7 +154,8 @@ class Engine:
         self.on_event = on_event
         self.stages = tuple(DEFAULT_STAGES if stages is None else stages)
         self.ledger = Ledger(self.store, self.policy.memory_bytes)
-        self.meter = Meter(self.policy.warn_at)
+        kv = self.policy.kv
+        self.meter = Meter(self.policy.warn_at, None if kv is None else kv_bytes(kv))
         self.server: Server | None = None
         """What the server is and how large its window; None until it was asked."""
         self._reader = HeadReader(self.policy.volatile.patterns, PROMPT_KEYS)

@@ -101,6 +101,8 @@ class TurnFinished:
     window: int | None = None
     turns_left: int | None = None
     """Turns until the window is full if the prompt goes on growing so; None while unknown."""
+    kv_bytes: int | None = None
+    """What prompt and reply take of the KV cache; None unless `Policy.kv` says what model it is."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ many tokens a byte of each part (head, user, assistant, tool results) has.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from threading import Lock
 
 from kvagent.backends import Server, Usage
@@ -31,7 +31,10 @@ class Meter:
     answered requests, of what the server reported.
     """
 
-    def __init__(self, warn_at: Iterable[float]) -> None:
+    def __init__(
+        self, warn_at: Iterable[float], kv_bytes: Callable[[int], int] | None = None
+    ) -> None:
+        self._kv_bytes = kv_bytes
         self._warn_at = sorted(warn_at)
         self._ratio: dict[Part, float] = dict.fromkeys(_PARTS, _TOKENS_PER_BYTE)
         self._misses = Misses()
@@ -107,6 +110,7 @@ class Meter:
                 growth_per_turn=mean,
                 window=window,
                 turns_left=left,
+                kv_bytes=self._kv_bytes(used) if self._kv_bytes and used is not None else None,
             )
         ]
         warned = before.warned if before else 0.0

@@ -226,6 +226,17 @@ class Evict(_Model):
     """Tools whose results are never shortened."""
 
 
+class KV(_Model):
+    """What the model keeps of each token, so that events say what a conversation weighs."""
+
+    model: str
+    """As `kvagent size` takes it: a well-known name, a Hugging Face folder, or a GGUF file."""
+    dtype: str = "f16"
+    """The KV cache's data type: ``f16``, ``fp8``, ``q8_0``, ..."""
+    tp: Annotated[int, Field(gt=0)] = 1
+    """Ranks of tensor parallelism; bytes are one rank's."""
+
+
 class Mend(_Model):
     """Have the chat template keep what it would drop or rewrite, as far as a request can.
 
@@ -274,6 +285,7 @@ class Policy(_Model):
     volatile: Volatile = Volatile()
     echo: Echo | None = Echo()
     evict: Evict | None = Evict()
+    kv: KV | None = None
     mend: Mend | None = Mend()
     template: Path | None = None
     """A file with the model's chat template, for servers that do not tell theirs."""

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kvagent import TurnFinished, WindowFilling
+from kvagent import KV, Engine, Policy, TurnFinished, WindowFilling
 from kvagent.backends import Usage
 from kvagent.entry import Facts
 from kvagent.events import Event, Part
@@ -227,3 +227,26 @@ def test_a_session_without_counts_says_so() -> None:
 def test_observe_mode_meters_too() -> None:
     turns = session(Wire(mode="observe"))
     assert [turn.prompt_tokens for turn in turns] == [300, 420, 540, 660]
+
+
+@pytest.mark.parametrize(
+    ("kv", "expected"),
+    [
+        ({"model": "llama-3-8b"}, 131_072 * 410),
+        ({"model": "llama-3-8b", "dtype": "q8_0"}, 69_632 * 410),
+        ({"model": "llama-3-8b", "tp": 8}, 16_384 * 410),
+    ],
+)
+def test_what_a_conversation_weighs(kv: dict[str, Any], expected: int) -> None:
+    wire = Wire(kv=kv)
+    counts = {"prompt_tokens": 400, "completion_tokens": 10}
+    wire.send([say("user", "Hello")], say("assistant", "Hi."), usage=counts)
+    wire.send(
+        [say("user", "Hello"), say("assistant", "Hi."), say("user", "On.")], say("assistant", ".")
+    )
+    assert [event.kv_bytes for event in wire.of(TurnFinished)] == [expected, None]
+
+
+def test_a_model_that_nobody_knows_is_named_at_once() -> None:
+    with pytest.raises(ValueError, match="there is no model 'llama-9' in the table"):
+        Engine(Policy(kv=KV(model="llama-9")))
