@@ -173,9 +173,14 @@ def planned(named: Named, now: Scenario, shared: int = 0) -> dict[str, Any]:
     shared head is in the cache. ``decode``: ``bytes`` read for a step, ``seconds`` of it at least,
     ``tokens_per_second`` of one request and ``of_all`` at most. Null where a figure of the GPU is
     missing.
-    ``commands``: the two servers' command lines as lists. ``assumptions``: sentences.
+    ``commands``: the two servers' command lines as lists, with the means ``commands_with`` where it
+    would not fit otherwise (null: as asked). ``assumptions``: sentences.
     """
     warm = replace(now, shared=shared)
+    usual = list(means(now, shared))
+    # What does not fit is not worth starting: then with the first of the means that makes it fit.
+    helping = next((one for one in usual if one.scenario and one.scenario.fits), None)
+    start = helping.scenario if helping and helping.scenario and not now.fits else now
     return {
         "model": now.geometry.name,
         "source": named.source,
@@ -204,7 +209,7 @@ def planned(named: Named, now: Scenario, shared: int = 0) -> dict[str, Any]:
         "fits": now.fits,
         "most_requests": now.most_requests,
         "longest_context": now.longest_context,
-        "means": [_brought(one) for one in means(now, shared)],
+        "means": [_brought(one) for one in usual],
         "prefill": {
             "seconds": now.prefill_seconds,
             "warm_seconds": warm.warm_prefill_seconds,
@@ -212,9 +217,10 @@ def planned(named: Named, now: Scenario, shared: int = 0) -> dict[str, Any]:
         },
         "decode": _decode(now),
         "commands": {
-            "vllm": vllm_command(now, _repository(named)),
-            "llamacpp": llamacpp_command(now, _gguf(named)),
+            "vllm": vllm_command(start, _repository(named)),
+            "llamacpp": llamacpp_command(start, _gguf(named)),
         },
+        "commands_with": helping.name if helping and start is not now else None,
         "assumptions": list(_assumptions(now)),
     }
 
@@ -286,7 +292,7 @@ def show(report: dict[str, Any], console: Console) -> None:
     console.print(_means(report))
     console.print(_speed(report))
     console.print()
-    console.print(Text("Start it so", "bold"))
+    console.print(Text(_start(report), "bold"))
     for command in report["commands"].values():
         # Not wrapped by us: who copies it wants one line.
         console.print(Text(shlex.join(command)), soft_wrap=True)
@@ -294,6 +300,12 @@ def show(report: dict[str, Any], console: Console) -> None:
     console.print(Text("Assumed", "bold"))
     for sentence in report["assumptions"]:
         console.print(Text(sentence, "dim"))
+
+
+def _start(report: dict[str, Any]) -> str:
+    if report["commands_with"]:
+        return f"Start it so, with {report['commands_with']}"
+    return "Start it so" if report["fits"] else "It would be started so, if it fitted"
 
 
 def _headline(report: dict[str, Any], console: Console) -> Text:

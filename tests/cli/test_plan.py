@@ -17,11 +17,6 @@ GIB = 2**30
 ASKED = ("--context", "8192", "--concurrency", "4")
 
 
-@pytest.fixture(autouse=True)
-def _listed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(cli.COMMANDS, "plan", cli.Command("kvagent.cli.plan", "Plans."))
-
-
 def run(*arguments: str) -> Result:
     return CliRunner().invoke(cli.main, ["plan", *arguments])
 
@@ -47,6 +42,13 @@ def test_it_fits() -> None:
     assert report["memory"]["weight_bytes"] == pytest.approx(16.06e9, rel=0.001)
     assert report["server"] == "vLLM"
     assert "It fits: room for 5 such requests." in text_of(report, 100)
+
+
+def test_what_does_not_fit_is_started_with_what_makes_it_fit() -> None:
+    report = as_json("Llama-3.3-70B", "--gpu", "H100", *ASKED)
+    assert (report["fits"], report["commands_with"]) == (False, "tensor parallel")
+    assert "--tensor-parallel-size" in report["commands"]["vllm"]
+    assert "Start it so, with tensor parallel" in text_of(report, 100)
 
 
 def test_it_does_not_fit() -> None:
