@@ -6,19 +6,13 @@ from typing import Annotated
 
 import typer
 
+from kvagent.cli.server_options import APIKey, BaseURL, ModelName
+
 
 def doctor(
-    base_url: Annotated[
-        str,
-        typer.Option(metavar="URL", help="As an OpenAI client takes it: http://HOST:PORT/v1"),
-    ],
-    api_key: Annotated[
-        str | None,
-        typer.Option(metavar="KEY", envvar="OPENAI_API_KEY", help="The server's key, if any."),
-    ] = None,
-    model: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Which model, where there are several.")
-    ] = None,
+    base_url: BaseURL,
+    api_key: APIKey = None,
+    model: ModelName = None,
     context: Annotated[
         int, typer.Option(min=1, metavar="TOKENS", help="The window that your agent needs.")
     ] = 8192,

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from kvagent.cli.server_options import APIKey, BaseURL, ModelName
+
 if TYPE_CHECKING:
     from kvagent.cli.verify.run import Request
 
@@ -16,17 +18,9 @@ def verify(
     file: Annotated[
         Path, typer.Argument(metavar="FILE", help="Recorded requests, one a line, as for rewrite.")
     ],
-    base_url: Annotated[
-        str,
-        typer.Option(metavar="URL", help="As an OpenAI client takes it: http://HOST:PORT/v1"),
-    ],
-    api_key: Annotated[
-        str | None,
-        typer.Option(metavar="KEY", envvar="OPENAI_API_KEY", help="The server's key, if any."),
-    ] = None,
-    model: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Which model, where there are several.")
-    ] = None,
+    base_url: BaseURL,
+    api_key: APIKey = None,
+    model: ModelName = None,
     host_cache: Annotated[
         int,
         typer.Option(metavar="MIB", help="llama.cpp's --cache-ram; 0 is off, -1 without limit."),
