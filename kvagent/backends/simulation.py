@@ -35,8 +35,8 @@ class Settings:
     unified: bool = False
     similarity: float = 0.1
     geometry: Geometry | None = None
-    """The model's layers, with KV in 16 bits: how many prompts a small host cache holds, and where
-    layers with a sliding window can go back to, follow from them."""
+    """The model's layers, with KV in 16 bits: how many prompts a small host cache holds, and what
+    layers with a sliding window forget, follow from them."""
 
 
 class Simulation(Protocol):
@@ -53,13 +53,18 @@ class Simulation(Protocol):
 
 
 class Blocks:
-    """vLLM's, for a model whose layers all see everything."""
+    """vLLM's; without a geometry, for a model whose layers all see everything."""
 
     def __init__(self, server: Server, now: Condition, settings: Settings) -> None:
         from kvagent.prefixcache.blocks import BlockCache
 
         size = server.block_size or 16
-        self._cache = BlockCache(size, now.blocks, max_model_len=server.window)
+        self._cache = BlockCache(
+            size,
+            now.blocks,
+            windows=_windows(settings.geometry, server.window, size),
+            max_model_len=server.window,
+        )
         self._reads = now.caching is not False
         self._salt = secrets.token_hex(8)
 
@@ -82,7 +87,7 @@ class Blocks:
 
 
 class Slots:
-    """llama.cpp's, for a model whose layers all see everything."""
+    """llama.cpp's; without a geometry, for a model whose layers all see everything."""
 
     def __init__(self, server: Server, now: Condition, settings: Settings) -> None:
         from kvagent.prefixcache.slots import SlotCache
@@ -128,6 +133,19 @@ class Slots:
             return None
         running.finish([0])
         return running.hit
+
+
+def _windows(
+    geometry: Geometry | None, context: int | None, block_size: int
+) -> Sequence[int | None]:
+    """The windows of vLLM's groups of layers."""
+    if geometry is None or context is None:
+        return (None,)
+    from kvagent.kvmemory.memory import Storage
+    from kvagent.kvmemory.vllm import blocks_of
+
+    groups = blocks_of(geometry, context, Storage.of(), block_size=block_size).groups
+    return [group.window for group in groups]
 
 
 def _layout(geometry: Geometry) -> Layout:

@@ -53,6 +53,8 @@ class Group:
     """Blocks of this group that the longest request takes."""
     grows: bool
     """Whether its layers see everything, so that a request takes more the longer it is."""
+    window: int | None = None
+    """How many tokens its layers see, where they do not see everything."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,7 +255,7 @@ def _grouped(buckets: list[_Bucket], context: int, in_flight: int) -> Blocks:
         blocks = bucket.request_blocks(context, in_flight)
         grows = bucket.window is None and not bucket.state
         layers = _ceil_div(bucket.layers, count)
-        groups += [Group(layers, bucket.block_size, blocks, grows)] * count
+        groups += [Group(layers, bucket.block_size, blocks, grows, bucket.window)] * count
         block_bytes = max(block_bytes, layers * bucket.page)
     return Blocks(tuple(groups), ceil(block_bytes), context)
 
