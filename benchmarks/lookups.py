@@ -14,10 +14,8 @@ import json
 import random
 import sys
 import time
-from array import array
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from kvagent.prefixcache.blocks import BlockCache
 
@@ -28,11 +26,11 @@ ANSWER = 20
 Kind = Callable[[], tuple[float, int]]
 
 
-def of_tokens(block_size: int, blocks: int | None, make: Callable[[list[int]], Any]) -> Kind:
-    """Prompts of token ids; ``make`` turns a list of them into what the cache is given."""
+def of_tokens(block_size: int, blocks: int | None) -> Kind:
+    """Prompts of token ids."""
     draw = random.Random(1)
     sessions = [[draw.randrange(100_000) for _ in range(TURNS.stop)] for _ in range(SESSIONS)]
-    prompts = [make(tokens[:turn]) for turn in TURNS for tokens in sessions]
+    prompts = [tokens[:turn] for turn in TURNS for tokens in sessions]
     answers = [tokens[turn : turn + ANSWER] for turn in TURNS for tokens in sessions]
 
     def run() -> tuple[float, int]:
@@ -70,10 +68,9 @@ def main() -> int:
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     kinds = {
-        "token ids, blocks of 16": of_tokens(16, 20_000, list),
-        "token ids, blocks of 16, endless": of_tokens(16, None, list),
-        "token ids as an array, blocks of 16": of_tokens(16, 20_000, lambda ids: array("I", ids)),
-        "token ids, blocks of 128": of_tokens(128, 2_500, list),
+        "token ids, blocks of 16": of_tokens(16, 20_000),
+        "token ids, blocks of 16, endless": of_tokens(16, None),
+        "token ids, blocks of 128": of_tokens(128, 2_500),
         "hashes, blocks of 16": of_hashes(16, 20_000),
         "hashes, blocks of 16, endless": of_hashes(16, None),
     }

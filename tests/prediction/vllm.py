@@ -50,6 +50,8 @@ class Setup:
     max_model_len: int = 16_384
     max_num_batched_tokens: int = 2048
     space_gib: int = 1
+    adapters: Sequence[str] = ()
+    """Names of LoRA adapters, which a request takes for its model."""
 
     def cache(self) -> BlockCache:
         """The simulated server."""
@@ -64,9 +66,12 @@ class Setup:
     def command(self, python: Path, model: Path, port: int) -> Sequence[str]:
         """The real one."""
         size = f"--block-size={self.block_size}"
-        pool = [] if self.blocks is None else [f"--num-gpu-blocks-override={self.blocks}"]
+        more = [] if self.blocks is None else [f"--num-gpu-blocks-override={self.blocks}"]
+        if self.adapters:
+            modules = [f"{name}={model.parent / 'adapter'}" for name in self.adapters]
+            more += ["--enable-lora", f"--max-loras={len(modules)}", "--lora-modules", *modules]
         return [
-            *(str(python), str(SERVE), f"--model={model}", "--served-model-name=m", size, *pool),
+            *(str(python), str(SERVE), f"--model={model}", "--served-model-name=m", size, *more),
             *("--host=127.0.0.1", f"--port={port}", f"--max-model-len={self.max_model_len}"),
             *("--dtype=bfloat16", "--enforce-eager"),
             f"--max-num-batched-tokens={self.max_num_batched_tokens}",
@@ -251,7 +256,10 @@ class Player:
     def begin(self, prompt: Sequence[int], body: Body) -> Running:
         """The request in the simulation."""
         return self.cache.begin(
-            prompt, salt=body.get("cache_salt"), read="prompt_logprobs" not in body
+            prompt,
+            salt=body.get("cache_salt"),
+            lora=body["model"] if body["model"] in self.setup.adapters else None,
+            read="prompt_logprobs" not in body,
         )
 
     def tokens(self, body: Body) -> list[int]:
@@ -270,8 +278,9 @@ class Player:
 
     def send(self, body: Body) -> Any:
         """The server's answer."""
+        model = body["model"] if body["model"] in self.setup.adapters else "m"
         path = "/v1/completions" if "prompt" in body else "/v1/chat/completions"
-        return self.server.request("POST", path, {**body, "model": "m", "return_token_ids": True})
+        return self.server.request("POST", path, {**body, "model": model, "return_token_ids": True})
 
 
 def reply_of(choice: Mapping[str, Any]) -> Message:

@@ -37,7 +37,7 @@ ANSWER = ord("A")
 SERVERS: Mapping[str, Setup] = {
     "129 × 128": Setup(block_size=128, blocks=129),
     "180 × 128": Setup(block_size=128, blocks=180),
-    "600 × 32": Setup(block_size=32, blocks=600),
+    "600 × 32": Setup(block_size=32, blocks=600, adapters=("a", "b")),
     "300 × 128, sliding window": Setup("gemma", block_size=128, blocks=300),
 }
 
@@ -119,6 +119,14 @@ def salted(seed: object, salts: Iterable[str | None], length: int) -> Session:
     for salt in salts:
         options: dict[str, Any] = {} if salt is None else {"cache_salt": salt}
         yield tokens(ids(length, seed), **options)
+
+
+def adapted(seed: object, adapters: Iterable[str], length: int) -> Session:
+    """One prompt for the model and its adapters, twice each, some with a tenant."""
+    for _ in range(2):
+        for name in ("m", *adapters):
+            yield {**tokens(ids(length, seed)), "model": name}
+            yield tokens(ids(length, seed), cache_salt="a") | {"model": name}
 
 
 def asking_for_logprobs(seed: object, length: int) -> Session:
@@ -248,6 +256,7 @@ def scenarios(setup: Setup) -> Mapping[str, Scenario]:
         "lengths, two tokens": lambda: [of_lengths("two", edges(-1, 0, 1), generate=2)],
         "ends at the edge": lambda: [ending_at("ends", (-2, -1, 0, 1, 2), block_size=size)],
         "tenants": lambda: [salted("salt", ("a", "a", "b", None, None, "b", "a"), 3 * size)],
+        "adapters": lambda: [adapted("lora", setup.adapters, 3 * size)],
         "logprobs": lambda: [asking_for_logprobs("logprobs", 3 * size)],
         "edited": lambda: [edited("edit", 6, at=(1, 4, 0, 2, 2), question=words)],
         "two in turn": together(2, 0.55),

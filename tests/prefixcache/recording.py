@@ -7,7 +7,7 @@ empty cache. Prompts and answers are token ids, written as the letters of these 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -26,16 +26,13 @@ class Exchange:
     answer: str
     cached: int | None
     salt: str | None = None
+    lora: str | None = None
     read: bool = True
 
     def json(self) -> Mapping[str, Any]:
         """Without what is usual."""
-        said = {"prompt": self.prompt, "answer": self.answer, "cached": self.cached}
-        return (
-            said
-            | ({"salt": self.salt} if self.salt else {})
-            | ({} if self.read else {"read": False})
-        )
+        said = {field.name: (getattr(self, field.name), field.default) for field in fields(self)}
+        return {name: value for name, (value, usual) in said.items() if value != usual}
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +79,9 @@ def predicted(cache: BlockCache, exchanges: Sequence[Exchange]) -> list[int | No
     said: list[int | None] = []
     for one in exchanges:
         try:
-            running = cache.begin([*map(ord, one.prompt)], salt=one.salt, read=one.read)
+            running = cache.begin(
+                [*map(ord, one.prompt)], salt=one.salt, lora=one.lora, read=one.read
+            )
         except PromptTooLong:
             said.append(None)
         else:

@@ -181,7 +181,19 @@ def _(patch: pytest.MonkeyPatch) -> None:
 def _(patch: pytest.MonkeyPatch) -> None:
     begin = BlockCache.begin
     patch.setattr(
-        BlockCache, "begin", lambda self, prompt, *, salt, read: begin(self, prompt, read=read)
+        BlockCache,
+        "begin",
+        lambda self, prompt, *, salt, lora, read: begin(self, prompt, lora=lora, read=read),
+    )
+
+
+@mutant("adapters share what they have")
+def _(patch: pytest.MonkeyPatch) -> None:
+    begin = BlockCache.begin
+    patch.setattr(
+        BlockCache,
+        "begin",
+        lambda self, prompt, *, salt, lora, read: begin(self, prompt, salt=salt, read=read),
     )
 
 
@@ -189,7 +201,9 @@ def _(patch: pytest.MonkeyPatch) -> None:
 def _(patch: pytest.MonkeyPatch) -> None:
     begin = BlockCache.begin
     patch.setattr(
-        BlockCache, "begin", lambda self, prompt, *, salt, read: begin(self, prompt, salt=salt)
+        BlockCache,
+        "begin",
+        lambda self, prompt, *, salt, lora, read: begin(self, prompt, salt=salt, lora=lora),
     )
 
 

@@ -94,6 +94,34 @@ def write_model(folder: Path, kind: str) -> None:
     model.save_pretrained(folder)
 
 
+def write_adapter(folder: Path) -> None:
+    """A LoRA adapter of ``llama`` with random weights."""
+    import torch
+    from safetensors.torch import save_file
+
+    folder.mkdir(parents=True, exist_ok=True)
+    rank, wide, narrow = 8, 64, 32
+    weights = {}
+    for layer in range(2):
+        for name, out in (("q_proj", wide), ("v_proj", narrow)):
+            key = f"base_model.model.model.layers.{layer}.self_attn.{name}"
+            weights[f"{key}.lora_A.weight"] = torch.randn(rank, wide, dtype=torch.bfloat16)
+            weights[f"{key}.lora_B.weight"] = torch.randn(out, rank, dtype=torch.bfloat16)
+    save_file(weights, folder / "adapter_model.safetensors")
+    write_json(
+        folder / "adapter_config.json",
+        {
+            "peft_type": "LORA",
+            "task_type": "CAUSAL_LM",
+            "base_model_name_or_path": "llama",
+            "r": rank,
+            "lora_alpha": rank,
+            "target_modules": ["q_proj", "v_proj"],
+            "bias": "none",
+        },
+    )
+
+
 def write_json(path: Path, value: Any) -> None:
     """Laid out for people."""
     path.write_text(json.dumps(value, indent=1) + "\n", encoding="utf-8")
@@ -104,6 +132,7 @@ def main() -> int:
     folder = Path(sys.argv[1])
     for kind in ("llama", "gemma"):
         write_model(folder / kind, kind)
+    write_adapter(folder / "adapter")
     return 0
 
 

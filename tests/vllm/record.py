@@ -17,6 +17,7 @@ from tests.prediction.sessions import Body, Message, Session
 from tests.prediction.vllm import VLLM, WINDOWS, Player, Setup
 from tests.prediction.vllm_scenarios import (
     Scenario,
+    adapted,
     asking_for_logprobs,
     ending_at,
     of_lengths,
@@ -28,7 +29,7 @@ from tests.prefixcache.recording import FOLDER, Exchange, Recording, written
 
 # As small as vLLM allows: a block is 32 tokens on a CPU, and the longest request must fit.
 SETUPS: Mapping[str, Setup] = {
-    "vllm": Setup("llama", 32, 20, 512),
+    "vllm": Setup("llama", 32, 20, 512, adapters=("a", "b")),
     "vllm_window": Setup("gemma", 32, 56, 1024, max_num_batched_tokens=256),
 }
 
@@ -48,6 +49,7 @@ def small_scenarios(setup: Setup) -> Mapping[str, Scenario]:
         ],
         "ends": lambda: [ending_at("ends", (-1, 0, 1, 2), block_size=size)],
         "tenants": lambda: [salted("salt", ("a", "a", "b", None, None, "b"), 3 * size)],
+        "adapters": lambda: [adapted("lora", setup.adapters, 3 * size)],
         "logprobs": lambda: [asking_for_logprobs("logprobs", 3 * size)],
         "too long": lambda: [too_long("long", window)],
     }
@@ -86,6 +88,7 @@ class Recorder(Player):
                 written(answer or ()),
                 row.reported if answer else None,
                 body.get("cache_salt"),
+                body["model"] if body["model"] in self.setup.adapters else None,
                 "prompt_logprobs" not in body,
             )
         )
