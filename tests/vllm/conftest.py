@@ -9,7 +9,7 @@ import pytest
 
 
 @pytest.fixture(scope="session")
-def python() -> Path:
+def vllm_python() -> Path:
     """The Python of an environment with vLLM and the test's models, which `make test-vllm` sets up."""
     value = os.environ.get("KVAGENT_VLLM")
     if not value:

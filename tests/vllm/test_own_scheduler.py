@@ -31,11 +31,11 @@ Ask = Callable[[Case], Mapping[str, Any]]
 
 
 @pytest.fixture(scope="module")
-def ask(python: Path) -> Iterator[Ask]:
+def ask(vllm_python: Path) -> Iterator[Ask]:
     """What vLLM's scheduler makes of a case."""
     with tempfile.TemporaryFile() as log:
         process = subprocess.Popen(
-            [python, PROGRAM],
+            [vllm_python, PROGRAM],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=log,
@@ -48,7 +48,7 @@ def ask(python: Path) -> Iterator[Ask]:
         def answer(case: Case) -> Mapping[str, Any]:
             assert process.stdin
             assert process.stdout
-            model = python.parent.parent / "models" / "llama"
+            model = vllm_python.parent.parent / "models" / "llama"
             print(json.dumps({"model": str(model), **case}), file=process.stdin, flush=True)
             for line in process.stdout:  # the program's libraries print there, too
                 if line.startswith("{"):

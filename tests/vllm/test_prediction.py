@@ -20,10 +20,10 @@ AT_ONCE: list[Row] = []
 
 
 @pytest.fixture(scope="module", params=SERVERS)
-def player(python: Path, request: pytest.FixtureRequest) -> Iterator[Player]:
+def player(vllm_python: Path, request: pytest.FixtureRequest) -> Iterator[Player]:
     """One server after the other; all tests of one run before the next starts."""
     setup = SERVERS[request.param]
-    with VLLM(setup, python) as server:
+    with VLLM(setup, vllm_python) as server:
         yield Player(server, setup)
 
 
@@ -63,10 +63,10 @@ def test_four_requests_that_have_to_wait_for_room(player: Player) -> None:
 
 
 @pytest.fixture(scope="module")
-def roomy(python: Path) -> Iterator[Player]:
+def roomy(vllm_python: Path) -> Iterator[Player]:
     """A server that fills 1 GiB with blocks of its own number."""
     setup = Setup(blocks=None, max_model_len=65_536)
-    with VLLM(setup, python) as server:
+    with VLLM(setup, vllm_python) as server:
         yield Player(server, setup)
 
 
@@ -83,9 +83,9 @@ def test_the_size_of_the_cache(roomy: Player) -> None:
     assert roomy.server.cache_size() == said_by_kvagent(roomy)
 
 
-def test_the_size_of_a_cache_with_windows(python: Path) -> None:
+def test_the_size_of_a_cache_with_windows(vllm_python: Path) -> None:
     setup = Setup("gemma", blocks=None)
-    with VLLM(setup, python) as server:
+    with VLLM(setup, vllm_python) as server:
         assert server.cache_size() == said_by_kvagent(Player(server, setup))
 
 
@@ -97,7 +97,7 @@ def said_by_kvagent(player: Player) -> int:
     return int(json.loads(result.stdout)["vllm"]["tokens"])
 
 
-def test_the_whole(python: Path) -> None:
+def test_the_whole(vllm_python: Path) -> None:
     """Enough requests, and the simulator knew more than the longest common prefix does."""
     if not (ONE_BY_ONE and AT_ONCE):
         pytest.skip("the tests above were not run")

@@ -11,7 +11,8 @@ from tests.vllm.record import SETUPS, record
 
 
 @pytest.mark.parametrize("name", SETUPS)
-def test_a_server_says_what_was_recorded(python: Path, name: str) -> None:
+def test_a_server_says_what_was_recorded(vllm_python: Path, name: str) -> None:
     assert (
-        record(SETUPS[name], python).scenarios == Recording.load(FOLDER / f"{name}.json").scenarios
+        record(SETUPS[name], vllm_python).scenarios
+        == Recording.load(FOLDER / f"{name}.json").scenarios
     )
