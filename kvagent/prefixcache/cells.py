@@ -26,24 +26,25 @@ class Cells:
         self._heads = [0] * streams
         self._used = [0] * streams
         self._where: dict[int, dict[int, int]] = {}  # sequence → position → cell
+        self._bounds: dict[int, tuple[int, int]] = {}  # sequence → its first and last position
 
     def first(self, sequence: int) -> int:
         """The lowest position that is there, -1 if none is."""
-        return min(self._where.get(sequence, ()), default=-1)
+        return self._bounds.get(sequence, (-1, -1))[0]
 
     def last(self, sequence: int) -> int:
         """The highest position that is there, -1 if none is."""
-        return max(self._where.get(sequence, ()), default=-1)
+        return self._bounds.get(sequence, (-1, -1))[1]
 
     def keep(self, sequence: int, length: int) -> None:
         """Free the positions from ``length`` on."""
-        where = self._where.get(sequence, {})
-        self._free(sequence, [position for position in where if position >= length])
+        start = max(length, self.first(sequence))
+        self._free(sequence, range(start, self.last(sequence) + 1))
 
     def shift(self, sequence: int, source: int, count: int, target: int) -> None:
         """Move ``count`` positions from ``source`` on to ``target``, which is below; what was between is freed."""
         where = self._where[sequence]
-        self._free(sequence, [position for position in where if target <= position < source])
+        self._free(sequence, range(target, source))
         stream = self._stream(sequence)
         for position in range(source, source + count):
             cell = where.pop(position, None)
@@ -51,6 +52,7 @@ class Cells:
                 moved = position - source + target
                 where[moved] = cell
                 self._cells[stream][cell] = sequence, moved
+        self._bounds[sequence] = min(where), max(where)
         self._heads[stream] = 0
 
     def place(self, sequence: int, positions: Sequence[int]) -> bool:
@@ -71,9 +73,11 @@ class Cells:
                 del self._where[owner][old]
             cells[cell] = sequence, position
             self._where.setdefault(sequence, {})[position] = cell
+        first, last = self._bounds.get(sequence, (positions[0], -1))
+        self._bounds[sequence] = min(first, *positions), max(last, *positions)
         # What is left of a sequence has no holes: all below what was overwritten goes too.
         for owner, until in overwritten.items():
-            self._free(owner, [old for old in self._where[owner] if old <= until])
+            self._free(owner, range(self.first(owner), until + 1))
         self._heads[stream] = found[-1] + 1
         return True
 
@@ -98,7 +102,7 @@ class Cells:
         head = self._heads[stream]
         if head > self._used[stream] + 2 * count:
             head = 0
-        ends = {owner: self.last(owner) + 1 for owner in self._where}
+        ends = {owner: last + 1 for owner, (_, last) in self._bounds.items()}
         found: list[int] = []
         for cell in chain(range(head, len(cells)), range(head)):
             held = cells[cell]
@@ -108,13 +112,21 @@ class Cells:
                     return found
         return None
 
-    def _free(self, sequence: int, positions: Sequence[int]) -> None:
+    def _free(self, sequence: int, positions: range) -> None:
+        """Free what there is of ``positions``, which reach one end of what is there, or neither."""
         if not positions:
             return
         stream = self._stream(sequence)
         where = self._where[sequence]
-        freed = [where.pop(position) for position in positions]
+        freed = [where.pop(position) for position in positions if position in where]
         for cell in freed:
             self._cells[stream][cell] = None
         self._used[stream] -= len(freed)
-        self._heads[stream] = min(self._heads[stream], *freed)
+        self._heads[stream] = min([self._heads[stream], *freed])
+        first, last = self._bounds[sequence]
+        if not where:
+            del self._bounds[sequence]
+        elif first in positions or last in positions:
+            first = positions.stop if first in positions else first
+            last = positions.start - 1 if last in positions else last
+            self._bounds[sequence] = first, last
