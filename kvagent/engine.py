@@ -178,6 +178,7 @@ class Engine:
         """
         try:
             plan = self._prepare(body, session)
+            call = self._call(plan, body)
         except Doubt as doubt:
             self._emit(Bypassed(str(doubt)))
             plan = None
@@ -188,7 +189,7 @@ class Engine:
         if plan is None:
             yield Call(body, changed=False)
             return _settle_nothing
-        answer = yield self._call(plan, body)
+        answer = yield call
         if answer.status >= 400:
             if answer.status == 503:  # still loading: it will say more of itself later
                 self._to_probe = self.policy.probe

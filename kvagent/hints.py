@@ -7,6 +7,7 @@ server is known to understand them.
 
 from __future__ import annotations
 
+import re
 from collections import OrderedDict
 from collections.abc import Mapping
 from threading import Lock
@@ -20,6 +21,8 @@ from kvagent.policy import Hints
 
 # A conversation that was not heard of for so many turns a slot has ended.
 _FORGOTTEN_AFTER = 8
+# What every HTTP client sends and every router reads: names of conversations may be any text.
+_HEADER_VALUE = re.compile(r"[!-~]{1,200}")
 
 
 class Hinter:
@@ -52,7 +55,11 @@ class Hinter:
     def headers(self, conversation: str) -> dict[str, str]:
         """Headers to add: for a router, that this conversation belongs to one replica."""
         name = self._hints.session_header
-        return {} if name is None else {name: conversation}
+        if name is None:
+            return {}
+        if not _HEADER_VALUE.fullmatch(conversation):
+            conversation = digest(conversation.encode(errors="surrogatepass")).hex()
+        return {name: conversation}
 
 
 class Pins:

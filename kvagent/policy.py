@@ -270,7 +270,7 @@ class Hints(_Model):
     """llama.cpp: use the slot's tokens, also where the server is set not to."""
     session_header: Annotated[str, Field(pattern=r"^[A-Za-z0-9-]+$")] | None = None
     """The header by which a router of several replicas knows a conversation; its value is the
-    conversation's name."""
+    conversation's name, or a digest of it where a header cannot hold that."""
 
 
 class Policy(_Model):

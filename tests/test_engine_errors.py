@@ -188,6 +188,15 @@ def test_the_cause_is_logged_and_told(caplog: pytest.LogCaptureFixture) -> None:
     assert SECRET not in caplog.text + repr(event)
 
 
+@pytest.mark.parametrize("part", ["kvagent.engine.Hinter.fields", "kvagent.engine.with_switches"])
+def test_what_is_added_last_may_fail_too(part: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(part, fail)
+    run = Run()
+    assert run.send(body_of(), HISTORY[3]) == body_of()
+    assert [type(event.error) for event in run.bypassed] == [Broken]
+    assert run.engine.ledger.size == 0
+
+
 def test_a_stage_that_fails_once_costs_one_request() -> None:
     failing = [False, True, False]
     run = Run(stages=[*DEFAULT_STAGES, lambda turn: fail() if failing.pop(0) else None])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 import kvagent
 from kvagent import Edited, Engine, Hints, Policy
 from kvagent.backends import Server
-from kvagent.hints import Pins, added
+from kvagent.hints import Hinter, Pins, added
 from tests.wire import Wire, kept, say
 
 LLAMACPP = Server("llama.cpp", window=4096, slots=2, reports_cached=True)
@@ -103,6 +104,16 @@ def test_observing_adds_nothing() -> None:
     wired = Wire(engine)
     wired.send([HEAD, HELLO], say("assistant", "Hi."))
     assert "id_slot" not in wired.bodies[0]
+
+
+@given(st.text(min_size=1), st.text(min_size=1))
+def test_any_name_of_a_conversation_fits_a_header(one: str, other: str) -> None:
+    hinter = Hinter(Hints(session_header="X-Session"))
+    first, second = (hinter.headers(name)["X-Session"] for name in (one, other))
+    assert re.fullmatch(r"[!-~]+", first)
+    assert 0 < len(first) <= 200
+    assert (first == second) == (one == other)
+    assert hinter.headers("ticket-4711") == {"X-Session": "ticket-4711"}
 
 
 @given(st.lists(st.sampled_from("abcdef"), max_size=60), st.integers(2, 4))
