@@ -218,11 +218,15 @@ def of_case(shared: Path, name: str) -> Iterable[Session]:
     return [recorded(shared / "cases" / f"{name}.jsonl")]
 
 
+def room_of(setup: Setup) -> int:
+    """Tokens that the server can surely keep."""
+    return setup.block_size * min(setup.blocks or 300, 600) // len(WINDOWS[setup.model])
+
+
 def scenarios(setup: Setup) -> Mapping[str, Scenario]:
     """For a server with these settings."""
     size = setup.block_size
-    blocks = min(setup.blocks or 300, 600)
-    room = size * blocks
+    room = room_of(setup)
     longest = min(room // 2, setup.max_model_len - 3 * size)
     words = room // 60  # some 2.5 % of what the server can keep, as tokens
 
@@ -276,7 +280,7 @@ def scenarios(setup: Setup) -> Mapping[str, Scenario]:
 
 def at_once(setup: Setup, share: float, count: int = 4) -> Iterable[Session]:
     """Sessions for as many threads, some with a common head; together they fill that share of the pool."""
-    room = setup.block_size * min(setup.blocks or 300, 600) // len(WINDOWS[setup.model])
+    room = room_of(setup)
     words = int(room * share / 80)
     return [
         growing(("at once", n), 10, head=words, question=words, max_tokens=12, head_seed=n % 3)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
@@ -62,6 +63,11 @@ def test_four_requests_that_have_to_wait_for_room(player: Player) -> None:
     assert len(wrong(rows)) <= 10
 
 
+def test_the_size_of_the_cache(player: Player) -> None:
+    said = said_by_kvagent(player, player.setup.blocks)
+    assert (said["blocks"], said["tokens"]) == (player.setup.blocks, player.server.cache_size())
+
+
 @pytest.fixture(scope="module")
 def roomy(vllm_python: Path) -> Iterator[Player]:
     """A server that fills 1 GiB with blocks of its own number."""
@@ -77,24 +83,24 @@ def test_a_long_session(roomy: Player, shared: Path) -> None:
     assert wrong(rows) == []
 
 
-def test_the_size_of_the_cache(roomy: Player) -> None:
+def test_the_size_of_the_cache_in_one_gib(roomy: Player) -> None:
     # Two layers of one KV head with 32 numbers for K and 32 for V, of two bytes each.
     assert roomy.server.cache_size() == (1 << 30) // (2 * 1 * (32 + 32) * 2)
-    assert roomy.server.cache_size() == said_by_kvagent(roomy)
+    assert roomy.server.cache_size() == said_by_kvagent(roomy)["tokens"]
 
 
-def test_the_size_of_a_cache_with_windows(vllm_python: Path) -> None:
-    setup = Setup("gemma", blocks=None)
-    with VLLM(setup, vllm_python) as server:
-        assert server.cache_size() == said_by_kvagent(Player(server, setup))
+def said_by_kvagent(player: Player, blocks: int | None = None) -> Mapping[str, Any]:
+    """What `kvagent size` has for vLLM's start-up line, in so many blocks or in the server's memory."""
 
+    def size(gib: float) -> Mapping[str, Any]:
+        options = ["--json", "--cpu", "--space", str(gib)]
+        options += ["--context", str(player.setup.max_model_len)]
+        options += ["--block-size", str(player.setup.block_size)]
+        result = CliRunner().invoke(cli.main, ["size", str(player.server.model), *options])
+        return dict(json.loads(result.stdout)["vllm"])
 
-def said_by_kvagent(player: Player) -> int:
-    """What `kvagent size` has for vLLM's start-up line."""
-    options = ["--json", "--cpu", "--space", str(player.setup.space_gib)]
-    options += ["--context", str(player.setup.max_model_len)]
-    result = CliRunner().invoke(cli.main, ["size", str(player.server.model), *options])
-    return int(json.loads(result.stdout)["vllm"]["tokens"])
+    whole = size(player.setup.space_gib)
+    return whole if blocks is None else size(blocks * whole["block_bytes"] / (1 << 30))
 
 
 def test_the_whole(vllm_python: Path) -> None:
