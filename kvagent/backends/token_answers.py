@@ -2,15 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-import orjson
-
 from kvagent.backends.prompt import PromptError
 from kvagent.backends.values import Fetched
-from kvagent.backends.wire import count, json_object, mapping
-
-_LONGEST_REASON = 300  # characters; an error may quote the whole request
+from kvagent.backends.wire import count, json_object, reason
 
 
 def token_ids(answer: Fetched, key: str, asked: str) -> list[int]:
@@ -35,19 +29,7 @@ def refused(answer: Fetched, asked: str) -> PromptError:
         return PromptError(f"{asked} wants a key (status {answer.status})")
     if not 400 <= answer.status < 600:
         return PromptError(f"{asked} answers in a way that is not known here: {_NO_SERVER}")
-    return PromptError(f"{asked} refuses the request: {_reason(answer)}")
+    return PromptError(f"{asked} refuses the request: {reason(answer)}")
 
 
 _NO_SERVER = "pass the model's GGUF file or its Hugging Face folder instead"
-
-
-def _reason(answer: Fetched) -> str:
-    said: Sequence[object] = ()
-    try:
-        body = mapping(orjson.loads(answer.body))
-        said = (mapping(body.get("error")).get("message"), body.get("error"), body.get("message"))
-    except orjson.JSONDecodeError:
-        pass
-    texts = [text for text in said if isinstance(text, str) and text]
-    text = texts[0] if texts else answer.body.decode(errors="replace").strip()
-    return text[:_LONGEST_REASON] or f"status {answer.status}"

@@ -16,6 +16,7 @@ import orjson
 from kvagent.backends.values import Fetched
 
 _NOTHING: Mapping[str, Any] = {}
+_LONGEST_REASON = 300  # characters; an error may quote the whole request
 
 
 def count(value: object) -> int | None:
@@ -61,6 +62,18 @@ def json_object(answer: Fetched) -> Mapping[str, Any]:
         return mapping(orjson.loads(answer.body))
     except orjson.JSONDecodeError:
         return _NOTHING
+
+
+def reason(answer: Fetched) -> str:
+    """What an answer that is no good says of itself, in one line; its status if nothing."""
+    try:
+        said = mapping(orjson.loads(answer.body))
+    except orjson.JSONDecodeError:
+        said = _NOTHING
+    error = said.get("error")
+    messages = (mapping(error).get("message"), error, said.get("message"), said.get("detail"))
+    told = next(filter(None, map(text, messages)), None) or answer.body.decode(errors="replace")
+    return " ".join(told.split())[:_LONGEST_REASON] or f"status {answer.status}"
 
 
 def json_list(answer: Fetched) -> list[Any]:

@@ -112,10 +112,15 @@ def _asked(url: str, body: Mapping[str, Any] | None, key: str | None, timeout_s:
         headers["Content-Type"] = "application/json"
     try:
         request = urllib.request.Request(url, data, headers)  # noqa: S310  (http and https only)
-        with urllib.request.urlopen(request, timeout=timeout_s) as response:  # noqa: S310
-            return Fetched(response.status, response.read(_MOST))
+        with _OPENER.open(request, timeout=timeout_s) as response:
+            got = response.read(_MOST)
+            if response.length and len(got) < _MOST:
+                return Fetched(0, b"the answer broke off in the middle")
+            return Fetched(response.status, got)
     except urllib.error.HTTPError as error:
         with error:
+            if 300 <= error.code < 400:
+                return Fetched(error.code, f"go to {error.headers['Location']}".encode())
             return Fetched(error.code, error.read(_MOST))
     except urllib.error.URLError as error:
         return Fetched(0, _reason(error.reason).encode())
@@ -123,9 +128,19 @@ def _asked(url: str, body: Mapping[str, Any] | None, key: str | None, timeout_s:
         return Fetched(0, _reason(error).encode())
 
 
+class _Stay(urllib.request.HTTPRedirectHandler):
+    """Follows no one elsewhere: the key would go along."""
+
+    def redirect_request(self, *_: object) -> None:
+        return None
+
+
+_OPENER = urllib.request.build_opener(_Stay)
+
+
 def _reason(error: object) -> str:
     if isinstance(error, TimeoutError):
         return "it did not answer in time"
     if isinstance(error, OSError) and error.strerror:
         return error.strerror
-    return str(error) or type(error).__name__
+    return " ".join(str(error).split()) or type(error).__name__

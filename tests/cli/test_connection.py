@@ -34,6 +34,8 @@ def serve() -> Iterator[Serve]:
                 if status == 401 and self.headers.get("Authorization") == "Bearer right":
                     status, text = 200, MODELS
                 self.send_response(status)
+                if status == 307:
+                    self.send_header("Location", text)
                 self.end_headers()
                 self.wfile.write(text.encode())
 
@@ -83,6 +85,7 @@ def test_an_api_that_lies_elsewhere(serve: Serve) -> None:
         ((200, "ok"), "does not answer with a list of models"),
         ((200, "[]"), "does not answer with a list of models"),
         ((200, '{"data": {}}'), "does not answer with a list of models"),
+        ((307, "http://elsewhere/v1/models"), "status 307: go to http://elsewhere/v1/models"),
     ],
 )
 def test_strange_answers(serve: Serve, answer: tuple[int, str], sentence: str) -> None:
@@ -123,6 +126,22 @@ def test_somebody_listens_and_hangs_up() -> None:
         thread = Thread(target=hang_up)
         thread.start()
         with pytest.raises(Failure, match="nothing answers at"):
+            connect(f"http://127.0.0.1:{listener.getsockname()[1]}")
+        thread.join()
+
+
+def test_an_answer_that_breaks_off_is_none() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def break_off() -> None:
+            peer, _ = listener.accept()
+            with peer:
+                peer.recv(1000)
+                peer.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 999\r\n\r\n" + MODELS.encode())
+
+        thread = Thread(target=break_off)
+        thread.start()
+        with pytest.raises(Failure, match="broke off in the middle"):
             connect(f"http://127.0.0.1:{listener.getsockname()[1]}")
         thread.join()
 

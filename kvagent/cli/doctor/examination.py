@@ -12,13 +12,13 @@ from collections.abc import Generator
 from dataclasses import dataclass
 from typing import Any
 
-import orjson
-
 from kvagent.backends import Condition, Fetch, Fetched, Server, Usage, condition, probe, usage_of
+from kvagent.backends.wire import json_object, reason
 
 Flow = Generator[Fetch, Fetched, "Facts"]
 
-_LEAST_WORDS = 300  # more than any usual block, where its size is not said
+_LEAST_WORDS = 300
+_WORDS_WITHOUT_A_SIZE = 1_200  # OpenAI and others keep no prefix shorter than 1,024 tokens
 _WORDS_WITHOUT_BLOCKS = 60
 _WORDS = ("cache", "slot", "block", "token", "prompt", "window", "prefix", "turn")
 
@@ -59,9 +59,10 @@ def examine(model: str | None, *, passive: bool) -> Flow:
     answers: list[Usage] = []
     for _ in range(2):
         answer = yield Fetch("/chat/completions", "api", body)
-        if answer.status != 200:
+        reply = json_object(answer) if answer.status == 200 else {}
+        if not reply:
             return Facts(server, before, refusal=_refusal(answer))
-        answers.append(usage_of(orjson.loads(answer.body)))
+        answers.append(usage_of(reply))
     after = yield from condition(server)
     hits = None
     if before.hit_tokens is not None and after.hit_tokens is not None:
@@ -81,7 +82,7 @@ def _body(server: Server) -> dict[str, Any]:
     """A prompt that nobody sent before, some blocks long, and well within the window."""
     words = 3 * server.block_size if server.block_size else _WORDS_WITHOUT_BLOCKS
     if server.slots is None:
-        words = max(words, _LEAST_WORDS)
+        words = max(words, _LEAST_WORDS if server.block_size else _WORDS_WITHOUT_A_SIZE)
     if server.window:
         words = min(words, server.window // 4)  # a word has one token, or a few
     text = " ".join(_WORDS[at % len(_WORDS)] for at in range(words))
@@ -92,9 +93,7 @@ def _body(server: Server) -> dict[str, Any]:
 
 def _refusal(answer: Fetched) -> str:
     if answer.status == 0:
-        return f"A chat request got no answer: {answer.body.decode(errors='replace')}."
-    try:
-        said = orjson.loads(answer.body)["error"]["message"]
-    except (orjson.JSONDecodeError, KeyError, TypeError):
-        said = answer.body[:200].decode(errors="replace")
-    return f"A chat request was refused ({answer.status}): {said}"
+        return f"A chat request got no answer: {reason(answer)}."
+    if answer.status == 200:
+        return f"A chat request was answered, but not with a JSON object: {reason(answer)}"
+    return f"A chat request was refused ({answer.status}): {reason(answer)}"

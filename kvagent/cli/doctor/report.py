@@ -40,9 +40,8 @@ def render(
     table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
     table.add_column(style="bold", no_wrap=True)
     table.add_column(overflow="fold")
-    table.add_row("server", _name(url, facts))
-    for name, value in _rows(facts):
-        table.add_row(name, value)
+    for name, value in (("server", _name(url, facts)), *_rows(facts)):
+        table.add_row(name, Text(value))  # brackets in a name are no markup
     parts: list[RenderableType] = [table, ""]
     for finding in found:
         head = Text.assemble(("✗ ", "bold red"), (finding.code, "bold red"))

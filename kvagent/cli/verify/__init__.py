@@ -23,7 +23,9 @@ def verify(
     model: ModelName = None,
     host_cache: Annotated[
         int,
-        typer.Option(metavar="MIB", help="llama.cpp's --cache-ram; 0 is off, -1 without limit."),
+        typer.Option(
+            min=-1, metavar="MIB", help="llama.cpp's --cache-ram; 0 is off, -1 without limit."
+        ),
     ] = 8192,
     unified: Annotated[
         bool, typer.Option("--unified", help="llama.cpp runs with --kv-unified.")
@@ -112,6 +114,6 @@ def _requests(file: Path) -> Iterator[Request]:
         except Broken as broken:
             raise Failure(f"{file}, line {number} {broken}") from broken
         except orjson.JSONDecodeError as error:
-            raise Failure(f"{file}, line {number} holds a number that no server reads") from error
+            raise Failure(f"{file}, line {number} holds what no server reads: {error}") from error
     if empty:
         raise Failure(f"{file} holds no request")

@@ -39,7 +39,7 @@ def render(rows: Sequence[Row], notes: Sequence[str]) -> RenderableType:
         counts = (row.prompt_tokens, row.predicted, row.reported, row.shared)
         cells = ["–" if count is None else f"{count:,}" for count in counts]
         style = "" if row.right else "bold red"
-        table.add_row(str(row.line), *cells, _remark(row), style=style)
+        table.add_row(str(row.line), *cells, Text(_remark(row)), style=style)
     right = sum(row.right for row in rows)
     total = Text(f"{right} of {len(rows)} requests as predicted")
     total.stylize("bold green" if right == len(rows) else "bold red")

@@ -10,11 +10,10 @@ from collections.abc import Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-import orjson
-
 from kvagent.backends import Fetch, Fetched, PromptError, Server, usage_of
 from kvagent.backends.server_tokens import tokens as ask_tokens
 from kvagent.backends.simulation import Simulation
+from kvagent.backends.wire import json_object, reason
 from kvagent.prefixcache import Hit
 
 Flow: TypeAlias = Generator[Fetch, Fetched, "Row"]
@@ -82,10 +81,12 @@ def _one(server: Server, cache: Simulation, line: int, recorded: Mapping[str, An
 
 
 def _row(line: int, tokens: int, hit: Hit | None, answer: Fetched) -> Row:
-    if answer.status != 200:
-        fault = "" if hit is None else f"refused ({answer.status}): {_said(answer)}"
-        return Row(line, tokens, None, None, None, loss="" if hit else "too long", fault=fault)
-    usage = usage_of(orjson.loads(answer.body))
+    reply = json_object(answer) if answer.status == 200 else {}
+    if not reply:
+        if hit is None and answer.status == 400:
+            return Row(line, tokens, None, None, None, loss="too long")
+        return Row(line, tokens, None, None, None, fault=_fault(answer))
+    usage = usage_of(reply)
     if hit is None:
         fault = "answered, although it was predicted to be too long"
         return Row(line, tokens, None, None, usage.cached_tokens, fault=fault)
@@ -98,9 +99,9 @@ def _row(line: int, tokens: int, hit: Hit | None, answer: Fetched) -> Row:
     return Row(line, tokens, *shown, loss=hit.loss, fault=fault, silent=silent)
 
 
-def _said(answer: Fetched) -> str:
-    try:
-        message = orjson.loads(answer.body)["error"]["message"]
-    except (orjson.JSONDecodeError, KeyError, TypeError):
-        message = answer.body[:200].decode(errors="replace")
-    return " ".join(str(message).split()) or "no answer"
+def _fault(answer: Fetched) -> str:
+    if answer.status == 0:
+        return f"no answer: {reason(answer)}"
+    if answer.status == 200:
+        return f"answered, but not with a JSON object: {reason(answer)}"
+    return f"refused ({answer.status}): {reason(answer)}"
