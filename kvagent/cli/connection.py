@@ -24,6 +24,7 @@ T = TypeVar("T")
 _API = "/v1"
 _MOST = 1 << 26  # bytes of an answer: metrics and rendered prompts have a few hundred thousand
 _SLOWEST_ANSWER_S = 600.0  # a prompt of 100,000 tokens on a CPU takes minutes
+_SLOWEST_LOOK_S = 60.0  # a GET waits at most for a batch that is being computed
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +39,8 @@ class Connection:
     def fetch(self, fetch: Fetch) -> Fetched:
         """The answer; status 0 when there is none. Never raises for what a server does."""
         base = self.api if fetch.base == "api" else self.root
-        return _asked(base + fetch.path, fetch.json, self.key, self.timeout_s)
+        slowest = min(self.timeout_s, _SLOWEST_LOOK_S) if fetch.json is None else self.timeout_s
+        return _asked(base + fetch.path, fetch.json, self.key, slowest)
 
     def run(self, flow: Generator[Fetch, Fetched, T]) -> T:
         """Answer everything that a flow asks for, and give what it returns."""

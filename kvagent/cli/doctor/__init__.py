@@ -40,18 +40,19 @@ def doctor(
     from kvagent.cli.doctor.report import as_json, render
     from kvagent.cli.doctor.template import template_findings, template_notes
 
-    connection = connect(base_url, api_key)
-    facts = connection.run(examine(model, passive=passive))
-    found = list(findings(facts, Needs(context, agents)))
-    notes = [facts.not_tried] if facts.not_tried else []
-    if not passive:
-        try:
-            profile = connection.run(profile_server(facts.server))
-        except PromptError as error:
-            notes.append(f"The chat template was not examined: {error}.")
-        else:
-            found += template_findings(profile)
-            notes += template_notes(profile)
+    with Console(stderr=True).status("examining the server"):
+        connection = connect(base_url, api_key)
+        facts = connection.run(examine(model, passive=passive))
+        found = list(findings(facts, Needs(context, agents)))
+        notes = [facts.not_tried] if facts.not_tried else []
+        if not passive:
+            try:
+                profile = connection.run(profile_server(facts.server))
+            except PromptError as error:
+                notes.append(f"The chat template was not examined: {error}.")
+            else:
+                found += template_findings(profile)
+                notes += template_notes(profile)
     if json:
         typer.echo(orjson.dumps(as_json(facts, found, notes), option=orjson.OPT_INDENT_2).decode())
     else:

@@ -17,6 +17,7 @@ from kvagent.backends.wire import json_object, reason
 
 Flow = Generator[Fetch, Fetched, "Facts"]
 
+_NO_MODEL = "The server lists several models, or none, so nothing was sent: name one with --model."
 _LEAST_WORDS = 300
 _WORDS_WITHOUT_A_SIZE = 1_200  # OpenAI and others keep no prefix shorter than 1,024 tokens
 _WORDS_WITHOUT_BLOCKS = 60
@@ -52,9 +53,9 @@ def examine(model: str | None, *, passive: bool) -> Flow:
     before = yield from condition(server)
     if passive:
         return Facts(server, before, not_tried="Nothing was sent (--passive).")
-    busy = _busy(server, before)
-    if busy:
-        return Facts(server, before, not_tried=busy)
+    why_not = _NO_MODEL if server.model is None else _busy(server, before)
+    if why_not:
+        return Facts(server, before, not_tried=why_not)
     body = _body(server)
     answers: list[Usage] = []
     for _ in range(2):

@@ -54,9 +54,13 @@ def render(
     parts.append(
         Text(f"{count} finding{'s' if count != 1 else ''}", style="bold red")
         if found
-        else Text("✓ Nothing to mend.", style="bold green")
+        else Text(f"✓ Nothing to mend{_as_far_as(facts)}.", style="bold green")
     )
     return Group(*parts)
+
+
+def _as_far_as(facts: Facts) -> str:
+    return "" if facts.trial else ", as far as can be seen without a request"
 
 
 def _name(url: str, facts: Facts) -> str:

@@ -13,19 +13,19 @@ from typer.testing import CliRunner
 from kvagent import cli
 
 runner = CliRunner()
-Serve = Callable[[str, tuple[int, str]], str]
+Serve = Callable[..., str]
 
 
 @pytest.fixture
 def serve() -> Iterator[Serve]:
-    """A server of one model of this name, which gives every chat request this answer."""
+    """A server of models of these names, which gives every chat request this answer."""
     servers: list[ThreadingHTTPServer] = []
 
-    def start(model: str, chat: tuple[int, str]) -> str:
+    def start(*models: str, chat: tuple[int, str] = (500, "")) -> str:
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
                 if self.path == "/v1/models":
-                    self.answer(200, json.dumps({"data": [{"id": model}]}))
+                    self.answer(200, json.dumps({"data": [{"id": m} for m in models]}))
                 else:
                     self.answer(404, "")
 
@@ -67,7 +67,7 @@ def serve() -> Iterator[Serve]:
 def test_a_chat_request_that_gets_no_reply(
     serve: Serve, answer: tuple[int, str], sentence: str
 ) -> None:
-    result = runner.invoke(cli.main, ["doctor", "--json", "--base-url", serve("m", answer)])
+    result = runner.invoke(cli.main, ["doctor", "--json", "--base-url", serve("m", chat=answer)])
     assert result.exit_code == 1
     (finding,) = json.loads(result.stdout)["findings"]
     assert finding["code"] == "chat-refused"
@@ -76,8 +76,19 @@ def test_a_chat_request_that_gets_no_reply(
 
 @pytest.mark.parametrize("name", ["[/bold]", "[red]m", "m[0]", "日本語"])
 def test_a_model_of_any_name(serve: Serve, name: str) -> None:
-    url = serve(name, (500, "no [/INST] here"))
+    url = serve(name, chat=(500, "no [/INST] here"))
     result = runner.invoke(cli.main, ["doctor", "--base-url", url], env={"COLUMNS": "120"})
     assert result.exit_code == 1
     assert name in result.stdout
     assert "no [/INST] here" in result.stdout
+
+
+@pytest.mark.parametrize("models", [(), ("a", "b")])
+def test_which_model_is_asked_before_anything_is_sent(serve: Serve, models: tuple[str]) -> None:
+    url = serve(*models)
+    result = runner.invoke(cli.main, ["doctor", "--base-url", url], env={"COLUMNS": "120"})
+    assert result.exit_code == 0
+    assert "name one with --model" in result.stdout
+    assert "as far as can be seen without a request" in result.stdout
+    result = runner.invoke(cli.main, ["doctor", "--base-url", url, "--model", "a"])
+    assert "chat-refused" in result.stdout
