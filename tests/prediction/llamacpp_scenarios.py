@@ -239,7 +239,7 @@ def at_once(count: int = 8) -> Iterator[Scenario]:
                     4,
                     head=150,
                     question=60,
-                    max_tokens=50 + 9 * number,
+                    max_tokens=120 + 25 * number,
                     head_seed=number % 3,
                 )
                 for number in range(count)
