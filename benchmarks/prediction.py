@@ -39,23 +39,10 @@ def llamacpp(arguments: argparse.Namespace) -> Iterator[Row]:
 
 
 def vllm(arguments: argparse.Namespace) -> Iterator[Row]:
-    from tests.prediction import vllm_scenarios as known
-    from tests.prediction.vllm import VLLM, Player
+    from tests.prediction.vllm_scenarios import play_all
 
     shared = ROOT.parent / "shared"
-    for name, setup in known.SERVERS.items():
-        chosen = {
-            f"{name}: {scenario}": sessions
-            for scenario, sessions in known.scenarios(
-                setup, shared if shared.is_dir() else None
-            ).items()
-            if arguments.only in f"{name}: {scenario}"
-        }
-        if chosen:
-            with VLLM(setup, arguments.vllm_python) as server:
-                player = Player(server, setup)
-                for scenario, sessions in chosen.items():
-                    yield from player.play(scenario, sessions())
+    return play_all(arguments.vllm_python, shared if shared.is_dir() else None)
 
 
 def shown(lines: list[Total], server: str) -> Table:
@@ -82,7 +69,7 @@ def main() -> None:
     parser.add_argument("--server", choices=sorted(SERVERS), default="llamacpp")
     parser.add_argument("--seeds", type=int, default=12, help="random scenarios (llamacpp)")
     parser.add_argument(
-        "--only", default="", metavar="WORD", help="scenarios with this in their name"
+        "--only", default="", metavar="WORD", help="scenarios with this in their name (llamacpp)"
     )
     parser.add_argument("--json", type=Path, metavar="OUT", help="every request, as JSON")
     parser.add_argument("--vllm-python", type=Path, metavar="PYTHON", help="of vLLM's environment")
