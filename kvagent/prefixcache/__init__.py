@@ -6,6 +6,9 @@ text; prompts are sequences of token ids.
 
 from __future__ import annotations
 
+from kvagent.prefixcache.blocks import BlockCache
 from kvagent.prefixcache.hit import Hit, Loss
+from kvagent.prefixcache.memory import Layout
+from kvagent.prefixcache.slots import SlotCache
 
-__all__ = ["Hit", "Loss"]
+__all__ = ["BlockCache", "Hit", "Layout", "Loss", "SlotCache"]
