@@ -101,8 +101,8 @@ test-pydantic-ai: .venvs/pydantic-ai/.ready
 VLLM_HOME ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/kvagent/vllm
 .PHONY: test-vllm
 test-vllm: setup
-	.venv/bin/python tests/vllm/setup_vllm.py $(VLLM_HOME)
-	KVAGENT_VLLM=$(VLLM_HOME)/bin/python .venv/bin/python -m pytest tests/vllm
+	@$(PYTHON) tests/vllm/setup_vllm.py '$(VLLM_HOME)'
+	KVAGENT_VLLM='$(VLLM_HOME)/bin/python' .venv/bin/python -m pytest tests/vllm
 
 .PHONY: format
 format: setup

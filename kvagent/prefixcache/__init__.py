@@ -10,5 +10,6 @@ from kvagent.prefixcache.blocks import BlockCache
 from kvagent.prefixcache.hit import Hit, Loss
 from kvagent.prefixcache.memory import Layout
 from kvagent.prefixcache.slots import SlotCache
+from kvagent.prefixcache.traces import Trace, TraceError
 
-__all__ = ["BlockCache", "Hit", "Layout", "Loss", "SlotCache"]
+__all__ = ["BlockCache", "Hit", "Layout", "Loss", "SlotCache", "Trace", "TraceError"]

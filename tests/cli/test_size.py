@@ -26,11 +26,6 @@ from tests.kvmemory.strategies import contexts, geometries, rule, storages
 GIB = 2**30
 
 
-@pytest.fixture(autouse=True)
-def _listed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(cli.COMMANDS, "size", cli.Command("kvagent.cli.size", "Sizes."))
-
-
 def run(*arguments: str) -> Result:
     return CliRunner().invoke(cli.main, ["size", *arguments])
 
