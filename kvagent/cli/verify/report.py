@@ -51,9 +51,9 @@ _LOSSES = {
     "checkpoint": "no checkpoint there",
     "evicted": "evicted",
     "off": "cache not read",
-    "slot": "in another slot, or overwritten",
-    "too long": "too long, and refused",
-    "whole_prompt": "the last token is always computed",
+    "slot": "not in this slot",
+    "too long": "too long: refused",
+    "whole_prompt": "all but the last",
 }
 
 
