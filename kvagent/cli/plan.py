@@ -34,6 +34,7 @@ from kvagent.kvmemory.plan import (
     means,
 )
 from kvagent.kvmemory.speed import EFFICIENCY
+from kvagent.kvmemory.vllm import takes_ranks
 from kvagent.kvmemory.weights import UnknownWeights, weights_type
 
 _EDGE_CONTEXT = 8192
@@ -116,6 +117,8 @@ def plan(
             server=_server(server, named, types, edge=edge),
             weights=weights_type(weights_dtype or "q4_k_m") if weights_dtype or edge else None,
         )
+        if scenario.server == "vLLM" and not takes_ranks(named.geometry, tp):
+            raise Failure(f"--tp {tp}: vLLM cannot divide the heads of {named.geometry.name} so")
         report = planned(named, scenario, shared_head)
     except (UnknownGPU, UnknownType) as error:
         raise Failure(str(error)) from error

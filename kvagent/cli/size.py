@@ -33,7 +33,7 @@ from kvagent.kvmemory.memory import (
     token_bytes,
     unwindowed_bytes,
 )
-from kvagent.kvmemory.vllm import BLOCK, CPU_IN_FLIGHT, blocks_of, cpu_block
+from kvagent.kvmemory.vllm import BLOCK, CPU_IN_FLIGHT, blocks_of, cpu_block, takes_ranks
 
 _DEFAULT_CONTEXT = 8192
 _GPU_IN_FLIGHT = 2 * 8192
@@ -100,6 +100,8 @@ def size(
         check(named.geometry, types)
     except UnknownType as error:
         raise Failure(str(error)) from error
+    if not takes_ranks(named.geometry, tp):
+        raise Failure(f"--tp {tp}: vLLM cannot divide the heads of {named.geometry.name} so")
     report = sizes(
         named,
         context or named.geometry.context or _DEFAULT_CONTEXT,

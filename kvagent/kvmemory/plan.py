@@ -224,14 +224,17 @@ def _quantisation(now: Scenario) -> Means:
 
 
 def _tensor_parallel(now: Scenario) -> Means:
-    used = _on(now, 2)
+    name, tp = "tensor parallel", now.storage.tp
+    counts = [count for count in range(2 * tp, MOST_GPUS + 1, tp) if _takes_gpus(now, count)]
+    if not counts:
+        return Means(name, "its heads cannot be divided among more GPUs", None)
     # As few GPUs as it takes.
-    while not used.fits and used.storage.tp * 2 <= MOST_GPUS:
-        used = _on(used, 2)
+    choices = (_on(now, count) for count in counts)
+    used = next((choice for choice in choices if choice.fits), _on(now, counts[-1]))
     ranks = used.storage.tp
     part = "some of the layers" if now.server == "llama.cpp" else "a part of each layer"
     return Means(
-        "tensor parallel",
+        name,
         f"{ranks} such GPUs, each with {part}",
         used,
         f"--tensor-parallel-size {ranks}",
@@ -239,9 +242,16 @@ def _tensor_parallel(now: Scenario) -> Means:
     )
 
 
-def _on(now: Scenario, times: int) -> Scenario:
-    """The same on so many times the GPUs."""
-    return replace(now, storage=replace(now.storage, tp=now.storage.tp * times))
+def _takes_gpus(now: Scenario, count: int) -> bool:
+    """Whether the server divides the model among them."""
+    if now.server == "llama.cpp":  # any number will do: twice as many, and twice again
+        return (count // now.storage.tp).bit_count() == 1
+    return vllm.takes_ranks(now.geometry, count)
+
+
+def _on(now: Scenario, count: int) -> Scenario:
+    """The same on so many GPUs."""
+    return replace(now, storage=replace(now.storage, tp=count))
 
 
 def _offload(now: Scenario) -> Means:

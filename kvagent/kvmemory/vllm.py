@@ -34,6 +34,16 @@ def cpu_block(geometry: Geometry) -> int:
     return BLOCK if latent else CPU_BLOCK
 
 
+def takes_ranks(geometry: Geometry, tp: int) -> bool:
+    """Whether vLLM starts on so many ranks: they have equally many heads, or whole copies of one."""
+    if (geometry.query_heads or tp) % tp:
+        return False
+    heads = [
+        group.layer.kv_heads for group in geometry.layers if isinstance(group.layer, Attention)
+    ]
+    return all(each % tp == 0 or tp % each == 0 for each in heads)
+
+
 def in_flight_tokens(gpu_bytes: int, name: str = "") -> int:
     """Tokens in the two steps that vLLM has in flight on a GPU, by its default batch."""
     gib = gpu_bytes / 2**30

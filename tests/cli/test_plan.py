@@ -134,6 +134,8 @@ def test_a_folder_s_weights_count_as_they_lie_there(tmp_path: Path) -> None:
         (["Llama-3-8B", "--gpu", "H1000", *ASKED], "no GPU 'H1000' in the table: take one of H100"),
         (["Llama-3-8B", "--gpu", "24,x", *ASKED], "'x' in '24,x' is no number above 0"),
         (["Llama-3-8B", "--gpu", "H100"], "--context is missing"),
+        (["Llama-3-8B", "--gpu", "H100", *ASKED, "--tp", "3"], "--tp 3: vLLM cannot divide"),
+        (["Llama-3-8B", "--gpu", "H100", *ASKED, "--tp", "3", "--server", "llama.cpp"], ""),
         (["Llama-3-8B", "--gpu", "H100", *ASKED, "--kv-dtype", "fp9"], "data type 'fp9'"),
         (["Llama-3-8B", "--gpu", "H100", *ASKED, "--weights-dtype", "q4"], ""),
         (["Llama-3-8B", "--gpu", "H100", *ASKED, "--weights-dtype", "fp3"], "not kept in 'fp3'"),

@@ -116,6 +116,7 @@ def test_each_server_has_its_own_data_types() -> None:
         (["nonesuch"], "no model 'nonesuch' in the table"),
         (["Llama-3-8B", "--kv-dtype", "fp9"], "no KV cache has the data type 'fp9'"),
         (["Llama-3-8B", "--kv-dtype", "fp8_ds_mla"], "packs latent attention"),
+        (["Llama-3-8B", "--tp", "3"], "--tp 3: vLLM cannot divide the heads of Llama-3-8B"),
         (["Llama-3-8B", "--space", "-2"], "--space is -2"),
         (["Llama-3-8B", "--space", "nan"], "--space is nan"),
         (["/nothing.gguf"], "there is no such file"),

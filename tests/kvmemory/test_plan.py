@@ -11,6 +11,7 @@ from kvagent.kvmemory.gpus import GIB, GPU, gpu
 from kvagent.kvmemory.memory import Storage
 from kvagent.kvmemory.models import model
 from kvagent.kvmemory.plan import NO_END, UTILISATION, WORKSPACE, Means, Scenario, Server, means
+from kvagent.kvmemory.vllm import takes_ranks
 from tests.kvmemory.strategies import rule
 
 LLAMA = Scenario(
@@ -107,6 +108,19 @@ def test_as_few_gpus_as_it_takes() -> None:
     assert used.fits
     assert not replace(used, storage=replace(used.storage, tp=used.storage.tp // 2)).fits
     assert with_it(LLAMA, "tensor parallel").storage.tp == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "counts"),
+    [("Llama-3-8B", [2, 4, 8, 16, 32]), ("Qwen2.5-7B", [2, 4, 28]), ("Falcon-7B", [])],
+)
+def test_vllm_divides_heads_evenly(name: str, counts: list[int]) -> None:
+    geometry = model(name).geometry()
+    assert [count for count in range(2, 65) if takes_ranks(geometry, count)] == counts
+    never = replace(LLAMA, geometry=geometry, gpu=GPU("g", 1.0))
+    used = brought(never, "tensor parallel").scenario
+    assert (used.storage.tp if used else None) == (counts[-1] if counts else None)
+    assert with_it(replace(never, server="llama.cpp"), "tensor parallel").storage.tp == 64
 
 
 def test_a_shorter_context_makes_it_fit() -> None:
