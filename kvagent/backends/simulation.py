@@ -42,6 +42,10 @@ class Settings:
 class Simulation(Protocol):
     """A server's cache, from empty on."""
 
+    @property
+    def leftovers(self) -> str:
+        """What of earlier requests can still be hit, and how to be rid of it; empty for nothing."""
+
     def first(self) -> Sequence[Body]:
         """Requests to send before all others, so that what the server holds is known."""
 
@@ -67,6 +71,10 @@ class Blocks:
         )
         self._reads = now.caching is not False
         self._salt = secrets.token_hex(8)
+
+    @property
+    def leftovers(self) -> str:
+        return ""
 
     def first(self) -> Sequence[Body]:
         return ()
@@ -102,10 +110,19 @@ class Slots:
             host_cache=None if host < 0 else host * _MIB,
             layout=_layout(settings.geometry) if settings.geometry else None,
         )
-        self._slots = slots
+        self._slots, self._host_cache = slots, host != 0
+
+    @property
+    def leftovers(self) -> str:
+        if not self._host_cache:
+            return ""
+        return (
+            "llama.cpp's host cache cannot be emptied: what was sent before counts as cached. "
+            "Start the server anew, or with --cache-ram 0 (and give --host-cache 0)."
+        )
 
     def first(self) -> Sequence[Body]:
-        """A text that nobody sent before into each slot. The host's cache cannot be emptied."""
+        """A text that nobody sent before into each slot."""
         return [
             {
                 "messages": [{"role": "user", "content": secrets.token_hex(8)}],

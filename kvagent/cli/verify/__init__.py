@@ -69,9 +69,7 @@ def verify(
         raise Failure(f"{connection.api} is neither vLLM nor llama.cpp, whose caches are known")
     notes = []
     if now.running:
-        notes.append(
-            f"{now.running} requests of others were running: their cache is not predicted."
-        )
+        notes.append(f"Others' requests were running ({now.running}): they are not predicted.")
     rows = []
     with progress("verifying", file.stat().st_size) as screen:
         for flow in play(server, cache, requests):
@@ -84,8 +82,12 @@ def verify(
             if row.line:
                 rows.append(row)
                 screen.advance(requests[len(rows) - 1].size)
+    if all(row.prompt_tokens is None for row in rows):
+        raise Failure(rows[0].fault)
+    if cache.leftovers and any(row.off for row in rows):
+        notes.append(cache.leftovers)
     if json:
-        typer.echo(orjson.dumps(as_json(rows), option=orjson.OPT_INDENT_2).decode())
+        typer.echo(orjson.dumps(as_json(rows, notes), option=orjson.OPT_INDENT_2).decode())
     else:
         Console().print(render(rows, notes), highlight=False)
     if not all(row.right for row in rows):

@@ -14,13 +14,14 @@ from rich.text import Text
 from kvagent.cli.verify.run import Row
 
 
-def as_json(rows: Sequence[Row]) -> dict[str, Any]:
-    """``{"requests": N, "right": N, "naive_right": N, "rows": [{…}, …]}``."""
+def as_json(rows: Sequence[Row], notes: Sequence[str]) -> dict[str, Any]:
+    """``{"requests": N, "right": N, "naive_right": N, "rows": [{…}, …], "notes": […]}``."""
     return {
         "requests": len(rows),
         "right": sum(row.right for row in rows),
         "naive_right": sum(row.shared is not None and row.shared == row.reported for row in rows),
         "rows": [_row(row) for row in rows],
+        "notes": list(notes),
     }
 
 

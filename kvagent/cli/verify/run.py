@@ -57,6 +57,11 @@ class Row:
         """Whether prediction and report agree."""
         return not self.fault and self.predicted == self.reported
 
+    @property
+    def off(self) -> bool:
+        """Whether the server counted the prompt alike, yet took another part of it from its cache."""
+        return not self.fault and self.predicted != self.reported
+
 
 def play(server: Server, cache: Simulation, requests: Iterable[Request]) -> Iterator[Flow]:
     """A flow for each request, to be run in this order; what is sent first gives no rows."""

@@ -38,7 +38,9 @@ def serve() -> Iterator[Serve]:
             def do_POST(self) -> None:
                 body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
                 if self.path == "/apply-template":
-                    self.answer(200, json.dumps({"prompt": body["messages"][0]["content"]}))
+                    text = body["messages"][0]["content"]
+                    good, bad = {"prompt": text}, {"error": {"message": "no text"}}
+                    self.answer(*((200, json.dumps(good)) if text else (400, json.dumps(bad))))
                 elif self.path == "/tokenize":
                     words = body["content"].split()
                     self.answer(200, json.dumps({"tokens": list(range(len(words)))}))
@@ -106,3 +108,10 @@ def test_what_no_server_reads_is_not_sent(serve: Serve, tmp_path: Path) -> None:
     result = runner.invoke(cli.main, ["verify", str(file), "--base-url", serve((200, "{}"))])
     assert result.exit_code == 2
     assert "line 1 holds what no server reads" in result.stderr
+
+
+def test_when_nothing_could_be_compared(serve: Serve, tmp_path: Path) -> None:
+    file = recorded(tmp_path, "")
+    result = runner.invoke(cli.main, ["verify", file, "--base-url", serve((200, "{}"))])
+    assert result.exit_code == 2
+    assert "/apply-template refuses the request: no text" in result.stderr

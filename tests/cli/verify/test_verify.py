@@ -94,3 +94,18 @@ def test_what_is_no_recording(tmp_path: Path, text: str | None, sentence: str) -
     result = runner.invoke(cli.main, ["verify", str(file), "--base-url", "http://127.0.0.1:9"])
     assert result.exit_code == 2
     assert sentence in result.stderr
+
+
+def test_what_earlier_requests_left_behind_is_told(
+    tmp_path_factory: pytest.TempPathFactory, recording: Path
+) -> None:
+    from kvagent.cli.demo.server import LlamaCpp, default_model
+    from tests.tiny_model import LLAMA, write
+
+    model = write(tmp_path_factory.mktemp("model") / "tiny.gguf", default_model(), LLAMA)
+    with LlamaCpp(model, n_ctx=2048, threads=1, cache_ram_mib=8192) as used:
+        status, report = verified(used.base_url, recording)
+        assert (status, report["notes"]) == (0, [])
+        status, report = verified(used.base_url, recording)
+    assert status == 1
+    assert "host cache cannot be emptied" in report["notes"][0]
