@@ -64,16 +64,21 @@ class Mender:
         if server is None or server.template is None:
             return None
         source = server.template
-        if importlib.util.find_spec("jinja2") is None:
-            return None
         with self._lock:
             if source not in self._profiles:
-                try:
-                    self._profiles[source] = self._made(server, source)
-                except Exception:
-                    logger.warning("kvagent cannot profile the chat template", exc_info=True)
-                    self._profiles[source] = None
+                self._profiles[source] = self._tried(server, source)
             return self._profiles[source]
+
+    def _tried(self, server: Server, source: str) -> TemplateProfile | None:
+        if importlib.util.find_spec("jinja2") is None:
+            if self._mend is not None and self._mend.switches:
+                logger.warning("kvagent sets no switches: that needs kvagent[exact]")
+            return None
+        try:
+            return self._made(server, source)
+        except Exception:
+            logger.warning("kvagent cannot profile the chat template", exc_info=True)
+            return None
 
     def _made(self, server: Server, source: str) -> TemplateProfile:
         from kvagent.backends.dialects import dialect_of

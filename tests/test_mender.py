@@ -172,3 +172,14 @@ def test_a_template_from_a_file(tmp_path: Path) -> None:
 )
 def test_in_doubt_the_request_stays(body: bytes) -> None:
     assert with_switches(body, json.loads(body), b'{"b":true}') is body
+
+
+def test_without_the_extra_it_is_said_once(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    bodies = talk(wired(SWITCHED, mend=Mend(switches=True)))
+    assert all("chat_template_kwargs" not in body for body in bodies)
+    assert [record.message for record in caplog.records].count(
+        "kvagent sets no switches: that needs kvagent[exact]"
+    ) == 1

@@ -35,7 +35,7 @@ def doctor(
     from kvagent.backends import PromptError
     from kvagent.cli.connection import connect
     from kvagent.cli.doctor.examination import examine
-    from kvagent.cli.doctor.findings import Needs, findings
+    from kvagent.cli.doctor.findings import Needs, findings, notes
     from kvagent.cli.doctor.rendering import profile_server
     from kvagent.cli.doctor.report import as_json, render
     from kvagent.cli.doctor.template import template_findings, template_notes
@@ -44,18 +44,18 @@ def doctor(
         connection = connect(base_url, api_key)
         facts = connection.run(examine(model, passive=passive))
         found = list(findings(facts, Needs(context, agents)))
-        notes = [facts.not_tried] if facts.not_tried else []
+        known = list(notes(facts))
         if not passive:
             try:
                 profile = connection.run(profile_server(facts.server))
             except PromptError as error:
-                notes.append(f"The chat template was not examined: {error}.")
+                known.append(f"The chat template was not examined: {error}.")
             else:
                 found += template_findings(profile)
-                notes += template_notes(profile)
+                known += template_notes(profile)
     if json:
-        typer.echo(orjson.dumps(as_json(facts, found, notes), option=orjson.OPT_INDENT_2).decode())
+        typer.echo(orjson.dumps(as_json(facts, found, known), option=orjson.OPT_INDENT_2).decode())
     else:
-        Console().print(render(connection.api, facts, found, notes), highlight=False)
+        Console().print(render(connection.api, facts, found, known), highlight=False)
     if found:
         raise typer.Exit(1)

@@ -38,6 +38,15 @@ def findings(facts: Facts, needs: Needs) -> Iterator[Finding]:
     yield from _memory(facts, needs)
 
 
+def notes(facts: Facts) -> Iterator[str]:
+    """What is no fault, and yet worth knowing."""
+    if facts.not_tried:
+        yield facts.not_tried
+    closed = remedy(facts.server, "metrics_closed")
+    if closed is not None and facts.condition.asked_tokens is None:
+        yield f"The server tells no metrics, so its hit rate is not known. {closed}"
+
+
 def _cache(facts: Facts) -> Iterator[Finding]:
     server = facts.server
     if _caching(facts) is False:

@@ -114,3 +114,13 @@ def test_a_template_that_prints_the_date(model: Path, tmp_path: Path) -> None:
     with LlamaCpp(model, template=template, threads=1) as server:
         status, report = examined(server.base_url)
     assert (status, codes(report)) == (1, ["template-date-in-prompt"])
+
+
+def test_closed_metrics_are_worth_a_note(model: Path, small: str) -> None:
+    from kvagent.cli.demo.server import LlamaCpp
+
+    with LlamaCpp(model, threads=1, endpoint_metrics=False) as server:
+        status, report = examined(server.base_url)
+    assert status == 0
+    assert "--metrics" in report["notes"][0]
+    assert not any("--metrics" in note for note in examined(small)[1]["notes"])
