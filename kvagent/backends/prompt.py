@@ -20,8 +20,13 @@ if TYPE_CHECKING:
 class PromptError(ValueError):
     """The server refuses this request, or what it makes of it is not known here.
 
-    The message says what to send or to pass instead.
+    The message says what to send or to pass ``instead``; ``fault`` is the message without that, for
+    commands that cannot be passed it.
     """
+
+    def __init__(self, fault: str, instead: str = "") -> None:
+        super().__init__(f"{fault}: {instead}" if instead else fault)
+        self.fault = fault
 
 
 class Template(Protocol):

@@ -47,7 +47,7 @@ def text_tokens(server: Server, text: str) -> _Ids:
 def _of(server: Server) -> _Way:
     if (way := _WAYS.get(server.kind)) is None:
         raise PromptError(
-            "this server tells no tokens, as vLLM and llama.cpp do: "
-            "pass the model's GGUF file or its Hugging Face folder"
+            "this server tells no tokens, as vLLM and llama.cpp do",
+            "pass the model's GGUF file or its Hugging Face folder",
         )
     return way

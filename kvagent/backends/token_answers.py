@@ -22,13 +22,13 @@ def token_ids(answer: Fetched, key: str, asked: str) -> list[int]:
 def refused(answer: Fetched, asked: str) -> PromptError:
     """Why there is no such thing in the answer."""
     if answer.status == 0:
-        return PromptError(f"{asked} does not answer: {_NO_SERVER}")
+        return PromptError(f"{asked} does not answer", _NO_SERVER)
     if answer.status in (404, 405, 501):
-        return PromptError(f"{asked} is not there (status {answer.status}): {_NO_SERVER}")
+        return PromptError(f"{asked} is not there (status {answer.status})", _NO_SERVER)
     if answer.status in (401, 403):
         return PromptError(f"{asked} wants a key (status {answer.status})")
     if not 400 <= answer.status < 600:
-        return PromptError(f"{asked} answers in a way that is not known here: {_NO_SERVER}")
+        return PromptError(f"{asked} answers in a way that is not known here", _NO_SERVER)
     return PromptError(f"{asked} refuses the request: {reason(answer)}")
 
 

@@ -276,6 +276,11 @@ def _assumptions(now: Scenario) -> Iterator[str]:
     )
     if now.server == "vLLM" and now.geometry.windows:
         yield f"vLLM has {now.tokens_in_flight:,} tokens in flight, which windows hold besides."
+    if now.weights is not None:
+        yield (
+            f"The commands are given the model with weights in {now.weights}; "
+            "vLLM with a checkpoint of as many bits."
+        )
     yield f"All requests are at their full length. Prefill at {EFFICIENCY:.0%} of the peak compute."
     yield "Decode at the full bandwidth: a bound that no server goes beyond."
     if now.storage.tp > 1 and now.server == "vLLM":
@@ -411,7 +416,8 @@ def _tokens(number: int, limit: int | None) -> str:
 
 def _speed(report: dict[str, Any]) -> Text:
     prefill, decode = report["prefill"], report["decode"]
-    text = Text("Prefill ", "bold")
+    text = Text("" if report["fits"] else "As if it fitted:\n")
+    text.append("Prefill ", "bold")
     if prefill["seconds"] is None:
         text.append("not known without the GPU's compute", "none")
     else:

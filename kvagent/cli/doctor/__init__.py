@@ -49,7 +49,7 @@ def doctor(
             try:
                 profile = connection.run(profile_server(facts.server))
             except PromptError as error:
-                known.append(f"The chat template was not examined: {error}.")
+                known.append(f"The chat template was not examined: {error.fault}.")
             else:
                 found += template_findings(profile)
                 known += template_notes(profile)

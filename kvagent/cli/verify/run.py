@@ -79,7 +79,7 @@ def _one(server: Server, cache: Simulation, line: int, recorded: Mapping[str, An
     try:
         prompt = yield from ask_tokens(server, body)
     except PromptError as error:
-        return Row(line, None, None, None, None, fault=str(error))
+        return Row(line, None, None, None, None, fault=error.fault)
     hit = cache.expect(prompt, body)
     answer = yield Fetch("/chat/completions", "api", body)
     return _row(line, len(prompt), hit, answer)

@@ -69,7 +69,9 @@ def test_a_chat_request_that_gets_no_reply(
 ) -> None:
     result = runner.invoke(cli.main, ["doctor", "--json", "--base-url", serve("m", chat=answer)])
     assert result.exit_code == 1
-    (finding,) = json.loads(result.stdout)["findings"]
+    report = json.loads(result.stdout)
+    (finding,), (note,) = report["findings"], report["notes"]
+    assert "pass the model" not in note, "there is nothing to pass it with"
     assert finding["code"] == "chat-refused"
     assert sentence in finding["seen"]
 
