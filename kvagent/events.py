@@ -115,8 +115,9 @@ class CacheMissed:
     cached_tokens: int
     """What it took, by its own count."""
     cause: MissCause
-    """The likely one: ``evicted`` or ``slot_lost`` to other conversations; ``template``: the chat
-    template renders old messages anew, or layers of its model cannot go back; ``restart``."""
+    """The likely one: ``evicted`` or ``slot_lost`` to other conversations or branches;
+    ``template``: the chat template renders old messages anew, or layers of its model cannot go
+    back; ``restart``."""
     detail: str = ""
 
 

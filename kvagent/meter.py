@@ -95,7 +95,7 @@ class Meter:
             self._told_of += 0 if prompt is None or cached is None else prompt
             self.completion_tokens += completion or 0
             known = before.prompt_tokens if before is not None and whole else None
-            missed = self._misses.judge(conversation, known, cached, server)
+            missed = self._misses.judge(conversation, known, prompt, cached, server)
         number = (before.turn if before else 0) + (0 if again and before else 1)
         events: list[Event] = [
             TurnFinished(

@@ -22,21 +22,27 @@ class Misses:
     """Knows who was served when; the caller sees to it that one thread is in here at a time."""
 
     def __init__(self) -> None:
-        self._served: OrderedDict[str, int] = OrderedDict()
+        self._served: OrderedDict[str, tuple[int, int | None]] = OrderedDict()
+        """Of each conversation the newest turn: its number, and its prompt's tokens."""
         self._turns = 0
 
     def judge(
-        self, conversation: str, known: int | None, cached: int | None, server: Server | None
+        self,
+        conversation: str,
+        known: int | None,
+        prompt: int | None,
+        cached: int | None,
+        server: Server | None,
     ) -> CacheMissed | None:
-        """Note a turn, and say what it missed.
+        """Note a turn of ``prompt`` tokens, and say what it missed.
 
-        ``known`` are the tokens of the conversation's last prompt if this one begins with it
-        (None: it does not, or nobody counted). ``cached`` is what the server took from its cache.
+        ``known`` are the tokens of the prompt that it goes on from if it begins with it (None: it
+        does not, or nobody counted). ``cached`` is what the server took from its cache.
         """
-        last = self._served.pop(conversation, None)
+        last, newest = self._served.pop(conversation, (None, None))
         others = self._turns - last if last is not None else 0
         self._turns += 1
-        self._served[conversation] = self._turns
+        self._served[conversation] = self._turns, prompt
         if len(self._served) > _MOST_CONVERSATIONS:
             self._served.popitem(last=False)
         if known is None or cached is None or last is None:
@@ -48,6 +54,9 @@ class Misses:
         if others:
             cause = crowded_out(server)
             detail = f"{others} turns of other conversations were served meanwhile"
+        elif newest != known:
+            cause = crowded_out(server)
+            detail = "another branch of this conversation was served meanwhile"
         elif cached > _NOTHING:
             cause = "template"
             detail = (

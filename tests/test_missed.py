@@ -59,6 +59,17 @@ def test_what_others_took(server: Server, cause: str) -> None:
     assert missed.expected_tokens == (512 if server is BLOCKS else 584)
 
 
+def test_another_branch_of_the_same_conversation() -> None:
+    wire = wired(SLOTS)
+    trunk: list[Message] = []
+    talk(wire, "a", [(600, 0)], trunk)
+    talk(wire, "b", [(660, 600)], [*trunk])
+    talk(wire, "c", [(660, 0)], [*trunk])
+    (missed,) = wire.of(CacheMissed)
+    assert missed.cause == "slot_lost"
+    assert "another branch" in missed.detail
+
+
 def test_a_restart() -> None:
     wire = wired(SLOTS)
     talk(wire, "a", [(600, 0), (660, 0)], [])
@@ -101,7 +112,7 @@ def test_what_fills_whole_blocks_is_never_a_miss(turns: list[tuple[str, int]], b
     misses = Misses()
     server = Server("vllm", block_size=block)
     for name, known in turns:
-        assert misses.judge(name, known, known // block * block, server) is None
+        assert misses.judge(name, known, known, known // block * block, server) is None
 
 
 def test_two_agents_on_one_slot_of_a_real_server(llamacpp: str) -> None:
