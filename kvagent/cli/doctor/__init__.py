@@ -26,7 +26,8 @@ def doctor(
 ) -> None:
     """Examine a server: what it is, whether it keeps prefixes, and what costs agents their cache.
 
-    Sends two chat requests of one token, none to a server that is busy, and has it render tiny conversations. The exit
+    Sends two chat requests of one token, none to a server that is busy, and has it render tiny conversations. A
+    llama.cpp without a host cache forgets the conversation that was longest unused for them: there, --passive. The exit
     status is 0 when there is nothing to mend, 1 when something was found, 2 when no server of models answers.
     """
     import orjson
