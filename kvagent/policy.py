@@ -181,7 +181,10 @@ AnyTrigger = Annotated[
 
 
 class _Model(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
+    # Built when first used: the import of kvagent is to be quick.
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", arbitrary_types_allowed=True, defer_build=True
+    )
 
 
 class Volatile(_Model):
@@ -281,15 +284,15 @@ class Policy(_Model):
     replays of the same meaning, no text that a model reads changes. ``full``: everything."""
     window: Annotated[int, Field(gt=0)] | None = None
     """Tokens that one conversation may have; None asks the server."""
-    pin_head: PinHead | None = PinHead()
-    volatile: Volatile = Volatile()
-    echo: Echo | None = Echo()
-    evict: Evict | None = Evict()
+    pin_head: PinHead | None = Field(default_factory=PinHead)
+    volatile: Volatile = Field(default_factory=Volatile)
+    echo: Echo | None = Field(default_factory=Echo)
+    evict: Evict | None = Field(default_factory=Evict)
     kv: KV | None = None
-    mend: Mend | None = Mend()
+    mend: Mend | None = Field(default_factory=Mend)
     template: Path | None = None
     """A file with the model's chat template, for servers that do not tell theirs."""
-    hints: Hints = Hints()
+    hints: Hints = Field(default_factory=Hints)
     warn_at: tuple[Annotated[float, Field(gt=0, le=1)], ...] = (0.70, 0.85, 0.95)
     """Shares of the window at which one warning each is given."""
     probe: bool = True
