@@ -119,7 +119,7 @@ def _memory(facts: Facts, needs: Needs) -> Iterator[Finding]:
                 "hit-rate-low",
                 f"Of {now.asked_tokens:,} prompt tokens so far {rate:.0%} came from the cache.",
                 "Wrap the agents' clients (kvagent.wrap), and see what breaks their prefixes: "
-                "kvagent rewrite REQUESTS.jsonl --events -",
+                "kvagent rewrite REQUESTS.jsonl -o OUT.jsonl --events -",
             )
 
 

@@ -10,7 +10,7 @@ from collections.abc import Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from kvagent.backends import Fetch, Fetched, PromptError, Server, usage_of
+from kvagent.backends import Fetch, Fetched, PromptError, Server, learn, usage_of
 from kvagent.backends.server_tokens import tokens as ask_tokens
 from kvagent.backends.simulation import Simulation
 from kvagent.backends.wire import json_object, reason
@@ -21,7 +21,15 @@ Flow: TypeAlias = Generator[Fetch, Fetched, "Row"]
 # A reply of one token; and no stream, whose counts would have to be asked for.
 _SHORT = {"max_tokens": 1, "stream": False, "n": 1}
 _LONG = frozenset(
-    {"max_completion_tokens", "n_predict", "stream_options", "logprobs", "top_logprobs"}
+    {
+        "best_of",
+        "logprobs",
+        "max_completion_tokens",
+        "min_tokens",  # more than are asked for: refused
+        "n_predict",
+        "stream_options",
+        "top_logprobs",
+    }
 )
 
 
@@ -82,10 +90,10 @@ def _one(server: Server, cache: Simulation, line: int, recorded: Mapping[str, An
         return Row(line, None, None, None, None, fault=error.fault)
     hit = cache.expect(prompt, body)
     answer = yield Fetch("/chat/completions", "api", body)
-    return _row(line, len(prompt), hit, answer)
+    return _row(server, line, len(prompt), hit, answer)
 
 
-def _row(line: int, tokens: int, hit: Hit | None, answer: Fetched) -> Row:
+def _row(server: Server, line: int, tokens: int, hit: Hit | None, answer: Fetched) -> Row:
     reply = json_object(answer) if answer.status == 200 else {}
     if not reply:
         if hit is None and answer.status == 400:
@@ -99,8 +107,11 @@ def _row(line: int, tokens: int, hit: Hit | None, answer: Fetched) -> Row:
         fault = f"the server counts {usage.prompt_tokens} prompt tokens"
     else:
         fault = ""
-    shown = hit.cached_tokens, hit.shared_tokens, usage.cached_tokens
-    silent = usage.cached_tokens is None
+    reported, silent = usage.cached_tokens, False
+    if reported is None:
+        silent = learn(server, reply, hit_due=hit.cached_tokens > 0).reports_cached is False
+        reported = None if silent else 0  # older servers leave out the count of a miss
+    shown = hit.cached_tokens, hit.shared_tokens, reported
     return Row(line, tokens, *shown, loss=hit.loss, fault=fault, silent=silent)
 
 
