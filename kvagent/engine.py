@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from os import PathLike
+from pathlib import Path
 from threading import Lock
 from typing import Any, TypeVar
 
@@ -154,6 +155,7 @@ class Engine:
         self.on_event = on_event
         self.stages = tuple(DEFAULT_STAGES if stages is None else stages)
         self.ledger = Ledger(self.store, self.policy.memory_bytes)
+        self._template = _template(self.policy.template)
         kv = self.policy.kv
         self.meter = Meter(self.policy.warn_at, None if kv is None else kv_bytes(kv))
         self.server: Server | None = None
@@ -223,10 +225,7 @@ class Engine:
             self._to_probe = False
         try:
             server = yield from probe(model)
-            if self.policy.template is not None:
-                text = self.policy.template.read_text(encoding="utf-8")
-                server = replace(server, template=text)
-            self.server = server
+            self.server = replace(server, template=self._template or server.template)
         except Exception:
             logger.exception("kvagent failed to read what the server says of itself")
 
@@ -510,6 +509,16 @@ class Engine:
             self.on_event(event)
         except Exception:
             logger.exception("on_event raised; the request goes on")
+
+
+def _template(file: Path | None) -> str | None:
+    """The text of the policy's template; wrong settings are told at once, not at the first turn."""
+    if file is None:
+        return None
+    try:
+        return file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ValueError(f"Policy.template: cannot read {file}: {error}") from error
 
 
 def _facts_before(turn: Turn) -> Facts | None:

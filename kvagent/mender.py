@@ -33,7 +33,7 @@ class Mender:
     def __init__(self, mend: Mend | None, store: Store) -> None:
         self._mend = mend
         self._store = store
-        self._profiles: dict[str, TemplateProfile | None] = {}
+        self._profiles: dict[tuple[str, str], TemplateProfile | None] = {}
         self._lock = Lock()
 
     def resends_reasoning(self, server: Server | None) -> bool:
@@ -63,11 +63,11 @@ class Mender:
         """The profile of the server's template; None where it is not known or cannot be read."""
         if server is None or server.template is None:
             return None
-        source = server.template
+        key = server.kind, server.template
         with self._lock:
-            if source not in self._profiles:
-                self._profiles[source] = self._tried(server, source)
-            return self._profiles[source]
+            if key not in self._profiles:
+                self._profiles[key] = self._tried(server, server.template)
+            return self._profiles[key]
 
     def _tried(self, server: Server, source: str) -> TemplateProfile | None:
         if importlib.util.find_spec("jinja2") is None:

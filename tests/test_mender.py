@@ -162,6 +162,11 @@ def test_a_template_from_a_file(tmp_path: Path) -> None:
     assert wire.bodies[0]["chat_template_kwargs"] == {"preserve_thinking": True}
 
 
+def test_a_template_that_is_not_there_is_told_at_once(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"Policy.template: cannot read .*nowhere.jinja"):
+        Engine(Policy(template=tmp_path / "nowhere.jinja"))
+
+
 @pytest.mark.parametrize(
     "body",
     [
