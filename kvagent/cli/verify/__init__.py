@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -16,7 +17,11 @@ if TYPE_CHECKING:
 
 def verify(
     file: Annotated[
-        Path, typer.Argument(metavar="FILE", help="Recorded requests, one a line, as for rewrite.")
+        str,
+        typer.Argument(
+            metavar="FILE",
+            help="Recorded requests, one a line, as for rewrite. - is standard input.",
+        ),
     ],
     base_url: BaseURL,
     api_key: APIKey = None,
@@ -71,7 +76,7 @@ def verify(
     if now.running:
         notes.append(f"Others' requests were running ({now.running}): they are not predicted.")
     rows = []
-    with progress("verifying", file.stat().st_size) as screen:
+    with progress("verifying", sum(request.size for request in requests)) as screen:
         for flow in play(server, cache, requests):
             row = connection.run(flow)
             if row.silent:
@@ -94,16 +99,18 @@ def verify(
         raise typer.Exit(1)
 
 
-def _requests(file: Path) -> Iterator[Request]:
+def _requests(file: str) -> Iterator[Request]:
     """The recorded requests; a line that is none is a failure."""
     import orjson
 
     from kvagent.cli.failure import Failure, because
     from kvagent.cli.recorded import Broken, Recorded
     from kvagent.cli.verify.run import Request
+    from kvagent.cli.whole_file import STANDARD
 
     try:
-        lines = file.read_bytes().splitlines(keepends=True)
+        content = sys.stdin.buffer.read() if file == STANDARD else Path(file).read_bytes()
+        lines = content.splitlines(keepends=True)
     except OSError as error:
         raise Failure(f"cannot read {file}: {because(error)}") from error
     empty = True

@@ -59,6 +59,15 @@ def test_every_request_is_as_predicted_and_again_on_the_used_server(
     assert report["naive_right"] < 6
 
 
+def test_standard_input(server: str, recording: Path) -> None:
+    result = runner.invoke(
+        cli.main,
+        ["verify", "-", "--base-url", server, "--host-cache", "0", "--json"],
+        input=recording.read_bytes(),
+    )
+    assert (result.exit_code, json.loads(result.stdout)["right"]) == (0, 6), result.stderr
+
+
 def test_a_setting_that_is_not_the_server_s_is_seen(server: str, recording: Path) -> None:
     """With a host cache the third conversation would have come back."""
     status, report = verified(server, recording)
