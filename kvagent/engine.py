@@ -35,7 +35,7 @@ from kvagent.form import Form, continued, resumable, written
 from kvagent.head import HeadReader, HeadView
 from kvagent.hints import Hinter, added
 from kvagent.ledger import Ledger, Tree
-from kvagent.mender import Mender, with_switches
+from kvagent.mender import Mender, with_opening, with_switches
 from kvagent.meter import Meter, part_of
 from kvagent.policy import Policy
 from kvagent.recognise import Match, recognise, reopened
@@ -314,7 +314,7 @@ class Engine:
                 stage(turn)
         if turn.tail != tail:
             raise Doubt("a stage added, dropped or moved messages; it may only change them")
-        self._settle_switches(turn)
+        self._settle_template(turn)
         self._attach_notes(turn)
         check_pairs(turn)
         if before is not None:
@@ -409,16 +409,17 @@ class Engine:
             events.append(broken)
         return _Plan(turn, match, form, conversation, session, namespace, events, before)
 
-    def _settle_switches(self, turn: Turn) -> None:
-        """What the template is told for the whole conversation: chosen once, then kept."""
+    def _settle_template(self, turn: Turn) -> None:
+        """What is added for the chat template's sake: chosen once, then kept."""
         if turn.past_head is not None:
-            switches = turn.past_head.switches
+            switches, opening = turn.past_head.switches, turn.past_head.opening
         elif self.policy.mode == "full":
             switches = self._mender.switches(self.server)
+            opening = b"" if turn.request.head_size else self._mender.opening(self.server)
         else:
-            switches = b""
-        if turn.head.switches != switches:
-            turn.head = replace(turn.head, switches=switches)
+            switches = opening = b""
+        if (turn.head.switches, turn.head.opening) != (switches, opening):
+            turn.head = replace(turn.head, switches=switches, opening=opening)
 
     def _attach_notes(self, turn: Turn) -> None:
         if not turn.notes:
@@ -442,10 +443,15 @@ class Engine:
         headers = self._hinter.headers(plan.conversation)
         for name in (*fields, *headers):
             plan.events.append(Edited(plan.conversation, "hints", name, 0))
-        switched = with_switches(form.body, request.body, plan.turn.head.switches)
-        if switched is not form.body:
+        head, body = plan.turn.head, form.body
+        opening = b"" if request.head_size else head.opening
+        switched = with_switches(body, request.body, head.switches)
+        if switched is not body:
             plan.events.append(Edited(plan.conversation, "mend", "chat_template_kwargs", 0))
-        body = added(switched, fields)
+        opened = with_opening(switched, opening)
+        if opened is not switched:
+            plan.events.append(Edited(plan.conversation, "mend", "system_message", 0))
+        body = added(opened, fields)
         return Call(body, form.changed or body is not form.body, headers)
 
     # -- settling

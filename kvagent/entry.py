@@ -38,21 +38,28 @@ class Head:
     """The places of volatile text at which a placeholder stands."""
     switches: bytes = b""
     """``chat_template_kwargs`` that kvagent adds for the whole conversation, as JSON."""
+    opening: bytes = b""
+    """The system message that kvagent adds where the agent has none."""
     _key: list[bytes] = field(default_factory=list, init=False)
+
+    @property
+    def settled(self) -> bool:
+        """Whether kvagent adds something for the chat template's sake."""
+        return bool(self.switches or self.opening)
 
     @property
     def key(self) -> bytes:
         """A digest of what was sent."""
         if not self._key:
-            switches = (b"switches", self.switches) if self.switches else ()
-            self._key.append(digest(self.tools or b"", *self.system, *switches))
+            settled = (b"settled", self.switches, self.opening) if self.settled else ()
+            self._key.append(digest(self.tools or b"", *self.system, *settled))
         return self._key[0]
 
     @property
     def name(self) -> tuple[object, ...]:
         """Equal for heads that may stand for each other."""
         options = tuple(sorted(self.options.items()))
-        return self.key, self.meanings, tuple(self.tool_forms), options, self.hidden, self.switches
+        return self.key, self.meanings, tuple(self.tool_forms), options, self.hidden
 
     @property
     def weight(self) -> int:

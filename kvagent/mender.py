@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib.util
 import logging
+import re
 from collections.abc import Mapping
 from datetime import date
 from threading import Lock
@@ -25,6 +26,10 @@ if TYPE_CHECKING:
 logger = logging.getLogger("kvagent")
 
 _KWARGS = b'"chat_template_kwargs":'
+_MESSAGES = re.compile(rb'"messages"\s*:\s*\[')
+
+OPENING = b'{"role":"system","content":"You are a helpful assistant."}'
+"""What takes the place of a template's own system message; it says as little as can be."""
 
 
 class Mender:
@@ -58,6 +63,17 @@ class Mender:
 
         kwargs = mending(profile, _today()).chat_template_kwargs
         return orjson.dumps(dict(kwargs), option=orjson.OPT_SORT_KEYS) if kwargs else b""
+
+    def opening(self, server: Server | None) -> bytes:
+        """The system message of a conversation that begins now without one; empty for none."""
+        if self._mend is None or not self._mend.system_message:
+            return b""
+        profile = self.profile(server)
+        if profile is None:
+            return b""
+        from kvagent.tokens.mending import mending
+
+        return OPENING if mending(profile).system_message else b""
 
     def profile(self, server: Server | None) -> TemplateProfile | None:
         """The profile of the server's template; None where it is not known or cannot be read."""
@@ -131,3 +147,14 @@ def with_switches(body: bytes, request: Mapping[str, Any], switches: bytes) -> b
     if body.count(before) != 1:
         return body
     return body.replace(before, _KWARGS + orjson.dumps(merged))
+
+
+def with_opening(body: bytes, opening: bytes) -> bytes:
+    """A request's bytes with one more message in front.
+
+    The same bytes where the place of the messages cannot be found with certainty.
+    """
+    places = _MESSAGES.findall(body)
+    if not opening or len(places) != 1:
+        return body
+    return body.replace(places[0], places[0] + opening + b",")

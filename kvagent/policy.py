@@ -254,6 +254,9 @@ class Mend(_Model):
     switches: bool = False
     """Set the template's own switches (``chat_template_kwargs``) that keep old reasoning or the
     day of the first request. The model then reads more of its old reasoning."""
+    system_message: bool = False
+    """Give a conversation without a system message a short one, where the template would write its
+    own, with the date in it."""
 
 
 class Hints(_Model):

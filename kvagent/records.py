@@ -58,7 +58,8 @@ def head_record(head: Head) -> bytes:
             "tool_forms": [(m.hex(), form.decode()) for m, form in head.tool_forms.items()],
             "options": {name: value.decode() for name, value in head.options.items()},
             "hidden": sorted(head.hidden),
-            **({"switches": head.switches.decode()} if head.switches else {}),
+            "switches": head.switches.decode(),
+            "opening": head.opening.decode(),
         }
     )
 
@@ -75,4 +76,5 @@ def read_head(record: bytes) -> Head:
         options={name: value.encode() for name, value in data["options"].items()},
         hidden=frozenset(data["hidden"]),
         switches=data.get("switches", "").encode(),
+        opening=data.get("opening", "").encode(),
     )

@@ -11,7 +11,7 @@ import pytest
 
 from kvagent import Edited, Engine, MemoryStore, Mend, Policy, PrefixBroken
 from kvagent.backends import Server
-from kvagent.mender import with_switches
+from kvagent.mender import with_opening, with_switches
 from tests.wire import Message, Wire, kept, say
 
 pytest.importorskip("jinja2", reason="templates need kvagent[exact]")
@@ -144,6 +144,36 @@ def test_what_was_settled_stays_in_another_process_that_knows_nothing_of_the_tem
         engine.store.close()
 
 
+DEFAULTED = (
+    """{%- if messages[0].role != 'system' -%}<|im_start|>system
+Today is {{ strftime_now('%d %B %Y') }}.<|im_end|>
+{% endif -%}"""
+    + KEEPS
+)
+
+
+@pytest.mark.parametrize("dump", [json.dumps, lambda v: json.dumps(v, separators=(",", ":"))])
+def test_a_conversation_without_a_system_message_gets_one(dump: Any) -> None:
+    wire = wired(DEFAULTED, mend=Mend(system_message=True))
+    history: list[Message] = []
+    for turn in range(3):
+        history.append(say("user", f"Hello {turn}"))
+        wire.send(history, say("assistant", f"Hello for the {turn}. time."), dump=dump)
+        history.append(say("assistant", f"Hello for the {turn}. time."))
+    assert [body["messages"][0]["role"] for body in wire.bodies] == ["system"] * 3
+    assert [len(body["messages"]) for body in wire.bodies] == [2, 4, 6]
+    assert all(kept(a, b) for a, b in pairwise(wire.bodies))
+    assert not wire.of(PrefixBroken)
+    assert [e.cause for e in wire.of(Edited)] == ["system_message"] * 3
+
+
+def test_a_conversation_that_has_a_system_message_gets_no_other() -> None:
+    wire = wired(DEFAULTED, mend=Mend(system_message=True))
+    assert [m["role"] for m in wire.send([HEAD, say("user", "Hello")])] == ["system", "user"]
+    other = wired(KEEPS, mend=Mend(system_message=True))
+    assert [m["role"] for m in other.send([say("user", "Hello")])] == ["user"]
+
+
 def test_a_template_from_a_file(tmp_path: Path) -> None:
     file = tmp_path / "template.jinja"
     file.write_text(SWITCHED)
@@ -176,6 +206,8 @@ def test_a_template_that_is_not_there_is_told_at_once(tmp_path: Path) -> None:
     ],
 )
 def test_in_doubt_the_request_stays(body: bytes) -> None:
+    twice = b'{"messages":[1],"metadata":{"messages":[2]}}'
+    assert with_opening(twice, b"{}") is twice
     assert with_switches(body, json.loads(body), b'{"b":true}') is body
 
 
