@@ -17,10 +17,12 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from kvagent.backends import Server
+from kvagent.hints import added
 from kvagent.policy import Mend
 from kvagent.stores import Store
 
 if TYPE_CHECKING:
+    from kvagent.tokens.mending import Mending
     from kvagent.tokens.profile import TemplateProfile
 
 logger = logging.getLogger("kvagent")
@@ -39,41 +41,43 @@ class Mender:
         self._mend = mend
         self._store = store
         self._profiles: dict[tuple[str, str], TemplateProfile | None] = {}
+        self._mendings: dict[tuple[str, str, date], Mending] = {}
         self._lock = Lock()
 
     def resends_reasoning(self, server: Server | None) -> bool:
         """Whether a prompt keeps its prefix at least as well with the reasoning of old turns."""
         if self._mend is None or not self._mend.reasoning:
             return False
-        profile = self.profile(server)
-        if profile is None:
-            return False
-        from kvagent.tokens.mending import mending
-
-        return mending(profile).resend_reasoning is True
+        means = self._mending(server)
+        return means is not None and means.resend_reasoning is True
 
     def switches(self, server: Server | None) -> bytes:
         """The ``chat_template_kwargs`` of a conversation that begins now, as JSON; empty for none."""
         if self._mend is None or not self._mend.switches:
             return b""
-        profile = self.profile(server)
-        if profile is None:
+        means = self._mending(server)
+        if means is None or not means.chat_template_kwargs:
             return b""
-        from kvagent.tokens.mending import mending
-
-        kwargs = mending(profile, _today()).chat_template_kwargs
-        return orjson.dumps(dict(kwargs), option=orjson.OPT_SORT_KEYS) if kwargs else b""
+        return orjson.dumps(dict(means.chat_template_kwargs), option=orjson.OPT_SORT_KEYS)
 
     def opening(self, server: Server | None) -> bytes:
         """The system message of a conversation that begins now without one; empty for none."""
         if self._mend is None or not self._mend.system_message:
             return b""
-        profile = self.profile(server)
-        if profile is None:
-            return b""
-        from kvagent.tokens.mending import mending
+        means = self._mending(server)
+        return OPENING if means is not None and means.system_message else b""
 
-        return OPENING if mending(profile).system_message else b""
+    def _mending(self, server: Server | None) -> Mending | None:
+        """What helps on this day, worked out once: replies ask for it turn by turn."""
+        profile = self.profile(server)
+        if server is None or profile is None:
+            return None
+        key = server.kind, profile.template, _today()
+        if key not in self._mendings:
+            from kvagent.tokens.mending import mending
+
+            self._mendings[key] = mending(profile, key[-1])
+        return self._mendings[key]
 
     def profile(self, server: Server | None) -> TemplateProfile | None:
         """The profile of the server's template; None where it is not known or cannot be read."""
@@ -138,8 +142,7 @@ def with_switches(body: bytes, request: Mapping[str, Any], switches: bytes) -> b
         return body
     own = request.get("chat_template_kwargs")
     if own is None and "chat_template_kwargs" not in request:
-        end = body.rindex(b"}")
-        return body[:end] + b"," + _KWARGS + switches + body[end:]
+        return added(body, {"chat_template_kwargs": orjson.loads(switches)})
     if not isinstance(own, dict):
         return body
     merged = {**orjson.loads(switches), **own}

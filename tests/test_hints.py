@@ -172,5 +172,6 @@ def test_a_pinned_sub_agent_leaves_its_parent_alone() -> None:
             assert turns[2].cached_tokens is not None
             assert turns[0].prompt_tokens is not None
             cached[pin] = turns[2].cached_tokens - turns[0].prompt_tokens
+            client.close()
     assert cached[None] < cached["conversation"]
     assert cached["conversation"] >= -5  # the prompt of the first turn, but for its last few tokens

@@ -127,5 +127,6 @@ def test_two_agents_on_one_slot_of_a_real_server(llamacpp: str) -> None:
             reply = client.chat.completions.create(model="m", messages=history, max_tokens=4)
             history.append({"role": "assistant", "content": reply.choices[0].message.content})
             history.append({"role": "user", "content": "And?"})
+    client.close()
     missed = [event for event in events if isinstance(event, CacheMissed)]
     assert [event.cause for event in missed] == ["slot_lost", "slot_lost"]
