@@ -83,7 +83,7 @@ class Blocks:
         return {**body, "cache_salt": self._salt + str(body.get("cache_salt") or "")}
 
     def expect(self, tokens: Sequence[int], body: Body) -> Hit | None:
-        from kvagent.prefixcache.blocks import PromptTooLong
+        from kvagent.prefixcache.hit import PromptTooLong
 
         read = self._reads and body.get("prompt_logprobs") is None
         try:
@@ -136,7 +136,7 @@ class Slots:
         return body
 
     def expect(self, tokens: Sequence[int], body: Body) -> Hit | None:
-        from kvagent.prefixcache.slots import PromptTooLong
+        from kvagent.prefixcache.hit import PromptTooLong
 
         slot, reuse = body.get("id_slot"), body.get("n_cache_reuse")
         try:

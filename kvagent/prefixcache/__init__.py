@@ -7,9 +7,18 @@ text; prompts are sequences of token ids.
 from __future__ import annotations
 
 from kvagent.prefixcache.blocks import BlockCache
-from kvagent.prefixcache.hit import Hit, Loss
+from kvagent.prefixcache.hit import Hit, Loss, PromptTooLong
 from kvagent.prefixcache.memory import Layout
 from kvagent.prefixcache.slots import SlotCache
 from kvagent.prefixcache.traces import Trace, TraceError
 
-__all__ = ["BlockCache", "Hit", "Layout", "Loss", "SlotCache", "Trace", "TraceError"]
+__all__ = [
+    "BlockCache",
+    "Hit",
+    "Layout",
+    "Loss",
+    "PromptTooLong",
+    "SlotCache",
+    "Trace",
+    "TraceError",
+]

@@ -14,13 +14,9 @@ from collections.abc import Iterable, Sequence
 from itertools import repeat
 
 from kvagent.prefixcache.computed import Computed, hash_pair
-from kvagent.prefixcache.hit import Hit, Loss
+from kvagent.prefixcache.hit import Hit, Loss, PromptTooLong
 from kvagent.prefixcache.layers import Layers
 from kvagent.prefixcache.pool import Content, Pool, Table
-
-
-class PromptTooLong(ValueError):
-    """The server refuses the prompt: it leaves no room for an answer in ``max_model_len``."""
 
 
 class Running:

@@ -15,6 +15,10 @@ cannot be rolled back to there. ``off``: the request or the server does not read
 """
 
 
+class PromptTooLong(ValueError):
+    """The server refuses the prompt: with an answer it does not fit the window."""
+
+
 @dataclass(frozen=True, slots=True)
 class Hit:
     """Tokens that need no prefill, and what stood against more."""

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from kvagent.prefixcache.checkpoints import Checkpoint, Rules, usable
-from kvagent.prefixcache.hit import Hit, Loss
+from kvagent.prefixcache.hit import Hit, Loss, PromptTooLong
 from kvagent.prefixcache.hostcache import Entry, HostCache, NoRoom, single
 from kvagent.prefixcache.memory import Layout, Memory
 from kvagent.prefixcache.seen import Seen, Tokens, common_prefix, tokens
@@ -21,10 +21,6 @@ MIB = 1024 * 1024
 
 class Busy(Exception):
     """No slot is free, or not the one asked for: the server sets the request aside until one is."""
-
-
-class PromptTooLong(ValueError):
-    """The prompt does not fit a slot's window: the server answers 400, after it has chosen a slot."""
 
 
 @dataclass(slots=True)

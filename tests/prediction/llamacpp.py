@@ -21,9 +21,10 @@ from types import ModuleType
 from typing import Any, Self
 
 from kvagent.cli.demo.server import CHAT_TEMPLATE, LlamaCpp, default_model
+from kvagent.prefixcache import PromptTooLong
 from kvagent.prefixcache import slots as real_rules
 from kvagent.prefixcache.memory import Layout
-from kvagent.prefixcache.slots import MIB, Busy, PromptTooLong, Running, SlotCache
+from kvagent.prefixcache.slots import MIB, Busy, Running, SlotCache
 from kvagent.tokens.model import Model
 from tests.prediction.rows import Row
 from tests.prediction.sessions import Body, Message, Session

@@ -25,7 +25,8 @@ from pathlib import Path
 from typing import Any, Self
 
 from kvagent.cli.demo.server import CHAT_TEMPLATE
-from kvagent.prefixcache.blocks import BlockCache, PromptTooLong, Running
+from kvagent.prefixcache import PromptTooLong
+from kvagent.prefixcache.blocks import BlockCache, Running
 from kvagent.tokens.model import Model
 from tests.prediction.rows import Row
 from tests.prediction.sessions import Body, Message, Session

@@ -13,7 +13,8 @@ from typing import Any
 
 import orjson
 
-from kvagent.prefixcache.blocks import BlockCache, PromptTooLong
+from kvagent.prefixcache import PromptTooLong
+from kvagent.prefixcache.blocks import BlockCache
 
 FOLDER = Path(__file__).parent / "recorded"
 

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from kvagent.prefixcache.blocks import BlockCache, PromptTooLong, Running
+from kvagent.prefixcache import PromptTooLong
+from kvagent.prefixcache.blocks import BlockCache, Running
 from kvagent.prefixcache.hit import Hit
 
 

@@ -8,11 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kvagent.prefixcache import PromptTooLong
 from kvagent.prefixcache.cells import Cells, window_cells
 from kvagent.prefixcache.checkpoints import Rules
 from kvagent.prefixcache.memory import Layout
 from kvagent.prefixcache.seen import Seen, common_prefix, tokens
-from kvagent.prefixcache.slots import MIB, Busy, PromptTooLong, SlotCache
+from kvagent.prefixcache.slots import MIB, Busy, SlotCache
 
 LAYERS = Layout(row=2048, full=2)
 """Some 500 tokens a MiB."""
