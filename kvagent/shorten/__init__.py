@@ -1,17 +1,20 @@
 """How does one long text get short, so that what an agent needs of it still stands?
 
-One file for each type of content. A new one joins by taking its place in `SHORTENERS`.
+One file for each type of content. A new one joins by taking its place in `SHORTENERS`, and in
+`LOSSLESS` where it knows a shorter form that loses nothing.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Protocol
 
 from kvagent.shorten import text as text_shortener
 from kvagent.shorten.marker import is_marked
 from kvagent.shorten.result import Shortened, unchanged
+from kvagent.shorten.source import source_of
 
-__all__ = ["SHORTENERS", "Shortened", "Shortener", "shorten"]
+__all__ = ["SHORTENERS", "Shortened", "Shortener", "lossless", "shorten", "source_of"]
 
 
 class Shortener(Protocol):
@@ -20,10 +23,17 @@ class Shortener(Protocol):
     def shorten(
         self, text: str, budget: int, *, handle: str | None = None, source: str | None = None
     ) -> Shortened | None:
-        """As the function `shorten` of this package; None for a text that is not of this type."""
+        """As the function `shorten` of this package; None for a text that is not of this type, or
+        for which the budget is too small to show its structure."""
 
 
 SHORTENERS: tuple[Shortener, ...] = (text_shortener,)  # in this order; the last one takes all
+
+LOSSLESS: tuple[Callable[..., Shortened | None], ...] = ()
+"""The functions `lossless` of the modules that have one, with the arguments of the one below."""
+
+# A lossless form that saves less than this is not worth that the text looks unlike its source.
+_WORTHWHILE = 0.25
 
 
 def shorten(
@@ -35,12 +45,31 @@ def shorten(
     text; a text that fits, or that was shortened before, comes back unchanged.
 
     handle  the name under which the original can be had back; it is told to the reader
-    source  where the text comes from, as far as known: a tool's name, or a file's path
+    source  where the text comes from, as far as known, in one string: a tool's name and then what
+            it was called with, as `source_of` puts them together, or a file's path
     """
     if len(text) <= max(0, budget) or is_marked(text):
         return unchanged(text)
     for shortener in SHORTENERS:
         shortened = shortener.shorten(text, budget, handle=handle, source=source)
-        if shortened is not None:
+        if shortened is not None and len(shortened.text) <= max(0, budget):
             return shortened
     raise AssertionError("the last shortener takes every text")
+
+
+def lossless(
+    text: str, *, handle: str | None = None, source: str | None = None
+) -> Shortened | None:
+    """A shorter form of `text` that holds all of it, if there is one that saves a quarter at least.
+
+    Minified JSON, a table for an array of records, hits grouped by file, paths folded by folder.
+    `handle` and `source` as for `shorten`.
+    """
+    if is_marked(text):
+        return None
+    for form in LOSSLESS:
+        shorter = form(text, handle=handle, source=source)
+        if shorter is not None:
+            saved = len(text) - len(shorter.text)
+            return shorter if saved >= _WORTHWHILE * len(text) else None
+    return None

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from typing import get_args
 
 from kvagent.shorten.result import Unit
 
 _MARKER = re.compile(
-    r"\[(?:kvagent: |… )(?:\d+ of \d+|all \d+) (?:lines|characters) shown"
-    r"(?:, [a-z ]+)*(?:; all of it: recall\(\"[^\"\n]*\"\))?\](?:\n|\Z)"
+    rf"\[(?:kvagent: |… )(?:\d+ of \d+|all \d+) (?:{'|'.join(get_args(Unit))}) shown"
+    r"(?:, [a-z0-9 ]+)*(?:; all of it: recall\(\"[^\"\n]*\"\))?\](?:\n|\Z)"
 )
 _FOOTER_OPENING, _FOOTER_CLOSING = "[among the rest: ", "]"
 
@@ -26,7 +27,8 @@ def is_marked(text: str) -> bool:
 def marker(kept: int, total: int, unit: Unit, handle: str | None, notes: Iterable[str] = ()) -> str:
     """The first line of a shortened text: how much of it stands here, and how to get all of it.
 
-    `notes` say what was done beside leaving out, for instance "repeats folded".
+    `notes` say what was done beside leaving out, for instance "repeats folded": small letters,
+    digits and blanks.
     """
     shown = f"all {total} {unit} shown" if kept == total else f"{kept} of {total} {unit} shown"
     shown = ", ".join([shown, *notes])
@@ -37,7 +39,12 @@ def marker(kept: int, total: int, unit: Unit, handle: str | None, notes: Iterabl
 
 def gap_of_lines(first: int, last: int) -> str:
     """Stands in the place of the lines `first` to `last`, counted from 1."""
-    return f"[… lines {first}-{last} …]" if last > first else f"[… line {first} …]"
+    return gap_of("lines", first, last)
+
+
+def gap_of(unit: Unit, first: int, last: int) -> str:
+    """Stands in the place of the `unit`s `first` to `last`, counted from 1."""
+    return f"[… {unit} {first}-{last} …]" if last > first else f"[… {unit[:-1]} {first} …]"
 
 
 def gap_of_characters(count: int) -> str:

@@ -5,16 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-Unit = Literal["lines", "characters"]
+Unit = Literal["lines", "characters", "items", "values", "rows", "hits", "entries"]
+"""What a text consists of: records of a JSON array, values of a JSON object, rows of a table below
+its header, hits of a search, entries of a listing; lines or characters of any other."""
 
 
 @dataclass(frozen=True, slots=True)
 class Shortened:
     """A text after shortening, with honest counts.
 
-    `kept + dropped` is the size of the source in `unit`s. A line counts as kept only if all of it
+    `kept + dropped` is the size of the source in `unit`s. A unit counts as kept only if all of it
     stands in `text`; a run of equal lines that was folded into one with its number counts in full.
-    `lossless` says that `text` holds everything the source did (unchanged, or only folded).
+    `lossless` says that `text` holds everything the source did (unchanged, or in a shorter form).
     """
 
     text: str
