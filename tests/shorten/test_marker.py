@@ -28,7 +28,7 @@ def test_every_marker_is_known_again(
         "[kvagent: 3 of 4 lines shown",
         "see [… 3 of 4 lines shown]",
         "[… 3 of 4 lines shown] and more on the line",
-        "[… lines 3-4 …]",
+        "[… 3-4]",
     ],
 )
 def test_nothing_else_is(text: str) -> None:

@@ -51,7 +51,7 @@ class TestMarker:
         lines = log(300)
         shown = shorten(joined(lines), 4000).text.split("\n")
         gaps = [
-            (i, re.fullmatch(r"\[… lines (\d+)-(\d+) …\]", line)) for i, line in enumerate(shown)
+            (i, re.fullmatch(r"\[… (\d+)-(\d+)\]", line)) for i, line in enumerate(shown)
         ]
         found = [(i, int(gap[1]), int(gap[2])) for i, gap in gaps if gap]
         assert found
