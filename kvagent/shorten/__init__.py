@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
+from kvagent.shorten import json as json_shortener
 from kvagent.shorten import text as text_shortener
 from kvagent.shorten.marker import is_marked
 from kvagent.shorten.result import Shortened, unchanged
@@ -27,9 +28,13 @@ class Shortener(Protocol):
         for which the budget is too small to show its structure."""
 
 
-SHORTENERS: tuple[Shortener, ...] = (text_shortener,)  # in this order; the last one takes all
+SHORTENERS: tuple[Shortener, ...] = (
+    json_shortener,
+    text_shortener,
+)
+"""In the order in which they are asked; the last one takes every text."""
 
-LOSSLESS: tuple[Callable[..., Shortened | None], ...] = ()
+LOSSLESS: tuple[Callable[..., Shortened | None], ...] = (json_shortener.lossless,)
 """The functions `lossless` of the modules that have one, with the arguments of the one below."""
 
 # A lossless form that saves less than this is not worth that the text looks unlike its source.

@@ -1,0 +1,286 @@
+"""What of a JSON text stays: an array of records, an object, or many of them one after another?
+
+Without blanks it is often short enough, and an array of objects is shorter still as a table. Then
+of the largest array the rows are chosen; of an object the keys stand and its long values are cut.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from math import isnan
+from typing import Any
+
+from kvagent.shorten.json_table import JsonTable, table_of
+from kvagent.shorten.json_tree import count_values, cut, fitted, shares
+from kvagent.shorten.json_values import documents, spelled
+from kvagent.shorten.marker import marker
+from kvagent.shorten.result import Shortened, Unit
+from kvagent.shorten.rows import Labels, Rows, choose
+
+_LEAST_ROOM = 200  # with less, there is no structure to be shown
+_FEWEST_ITEMS = 5
+_FEWEST_ENTRIES = 20  # an object with so many objects in it is a collection under keys
+_ROWS_SEEN = 8  # a row may take its share of so many
+_LONGEST_LABEL = 40
+_RARE = 0.03
+_LABELS = ("id", "(key)", "key", "uuid", "number", "name", "path", "file", "title", "sha", "url")
+
+
+def lossless(
+    text: str,
+    *,
+    handle: str | None = None,
+    source: str | None = None,  # noqa: ARG001 - what every such function is given
+) -> Shortened | None:
+    """JSON without blanks, or as a table, whichever is shorter; None where it is not JSON, or
+    neither is shorter."""
+    read = _read(text)
+    return read.whole(handle) if read is not None and len(read.body) < len(text) else None
+
+
+def shorten(
+    text: str,
+    budget: int,
+    *,
+    handle: str | None = None,
+    source: str | None = None,  # noqa: ARG001 - what every shortener is given
+) -> Shortened | None:
+    """Shortens JSON to at most `budget` characters; None for what is not JSON."""
+    if budget < _LEAST_ROOM:
+        return None
+    read = _read(text)
+    if read is None:
+        return None
+    whole = read.whole(handle)
+    if len(whole.text) <= budget:
+        return whole
+    if read.collection is not None:
+        return _chosen(read.collection, budget, handle)
+    return _cut(read, budget, handle)
+
+
+@dataclass(frozen=True, slots=True)
+class _Collection:
+    """An array, or an object that is used like one, and what stands around it."""
+
+    items: Sequence[Any]
+    unit: Unit
+    around: Any
+    """The whole value with a note in place of the collection; None where there is nothing else."""
+    table: JsonTable | None
+    rows: Sequence[str]
+    head: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """A JSON text, and the shortest form that holds all of it."""
+
+    value: Any
+    collection: _Collection | None
+    body: str
+    note: str
+
+    def whole(self, handle: str | None) -> Shortened:
+        """All of it, under its marker."""
+        unit: Unit = "values" if self.collection is None else self.collection.unit
+        count = count_values(self.value) if self.collection is None else len(self.collection.items)
+        head = marker(count, count, unit, handle, [self.note])
+        return Shortened(f"{head}\n{self.body}", count, 0, unit, lossless=True)
+
+
+def _read(text: str) -> _Read | None:
+    if text[:100].lstrip()[:1] not in ("{", "["):
+        return None
+    values = documents(text)
+    if values is None:
+        return None
+    value = values if len(values) > 1 else values[0]
+    body = "\n".join(map(spelled, values))
+    note = "minified"
+    collection = _collection(value, len(body))
+    if collection is not None and collection.table is not None:
+        lines = [spelled(collection.around)] if collection.around is not None else []
+        table = "\n".join([*lines, collection.head, *collection.rows])
+        if len(table) < len(body):
+            return _Read(value, collection, table, "as a table")
+    return _Read(value, collection, body, note)
+
+
+# -- an array of which rows are chosen
+
+
+def _collection(value: Any, size: int) -> _Collection | None:
+    """The array that makes up most of a value, wherever it stands."""
+    path: list[Any] = []
+    found = value
+    while not _is_collection(found):
+        if not isinstance(found, dict | list) or not found:
+            return None
+        children = list(found.items() if isinstance(found, dict) else enumerate(found))
+        sizes = [len(spelled(child)) for _, child in children]
+        largest = max(range(len(sizes)), key=sizes.__getitem__)
+        if sizes[largest] * 2 < size:
+            return None
+        key, found = children[largest]
+        path.append(key)
+    keys = list(found) if isinstance(found, dict) else None
+    items = list(found.values()) if isinstance(found, dict) else found
+    unit: Unit = "items" if keys is None else "entries"
+    around = _replaced(value, path, f"[{len(items)} {unit} below]") if path else None
+    if all(type(item) is dict and item for item in items):
+        table = table_of(items, keys)
+        rows = list(map(",".join, table.cells))
+        if sum(map(len, rows)) < len(spelled(found)):
+            return _Collection(items, unit, around, table, rows, table.head(unit))
+    if keys is not None:
+        rows = [f"{spelled(key)}:{spelled(item)}" for key, item in found.items()]
+    else:
+        rows = list(map(spelled, items))
+    return _Collection(items, unit, around, None, rows, "")
+
+
+def _is_collection(value: Any) -> bool:
+    if isinstance(value, list):
+        return len(value) >= _FEWEST_ITEMS
+    return (
+        isinstance(value, dict)
+        and len(value) >= _FEWEST_ENTRIES
+        and all(type(item) is dict and item for item in value.values())
+    )
+
+
+def _replaced(value: Any, path: Sequence[Any], note: str) -> Any:
+    """`value` with `note` in place of what stands at `path`; nothing is changed in it."""
+    if not path:
+        return note
+    result = value.copy()
+    result[path[0]] = _replaced(value[path[0]], path[1:], note)
+    return result
+
+
+def _chosen(collection: _Collection, budget: int, handle: str | None) -> Shortened | None:
+    total, unit = len(collection.items), collection.unit
+    notes = ["as a table"] if collection.table is not None else []
+    longest = len(marker(0, total, unit, handle, [*notes, f"{total} more cut", "the rest cut"]))
+    room = budget - longest - len(str(total)) - len("\n")
+    head: list[str] = []
+    around_cut = False
+    if collection.around is not None:
+        around, _ = fitted(collection.around, room // 4)
+        around_cut = len(around) < len(spelled(collection.around))
+        head.append(around)
+    head += collection.head.splitlines()
+    room -= sum(map(len, head)) + len(head)
+    if room < _LEAST_ROOM / 2:
+        return None
+    texts, were_cut = _within(collection, max(80, room // _ROWS_SEEN))
+    labels = _labels(collection)
+    rows = Rows(texts, room, unit)
+    if rows.room < 0:
+        return None
+    last_line = choose(rows, _special(collection), labels)
+    standing = rows.kept()
+    cut_ones = sum(row in were_cut for row in standing)
+    kept = len(standing) - cut_ones
+    notes += [f"{cut_ones} more cut"] if cut_ones else []
+    notes += ["the rest cut"] if around_cut else []
+    shown = [marker(kept, total, unit, handle, notes), *head, rows.text()]
+    if last_line:
+        shown.append(last_line)
+    return Shortened("\n".join(shown), kept, total - kept, unit, lossless=False)
+
+
+def _within(collection: _Collection, width: int) -> tuple[list[str], set[int]]:
+    """The rows, the long ones with their long cells cut, and which those are."""
+    texts = list(collection.rows)
+    were_cut: set[int] = set()
+    for index, text in enumerate(texts):
+        if len(text) <= width:
+            continue
+        were_cut.add(index)
+        if collection.table is None:
+            texts[index], _ = fitted(collection.items[index], width, depth=1)
+            continue
+        cells = collection.table.cells[index]
+        given = shares(list(map(len, cells)), width - len(cells))
+        texts[index] = ",".join(
+            cell if len(cell) <= share else cut(_unquoted(cell), share)
+            for cell, share in zip(cells, given, strict=True)
+        )
+    return texts, were_cut
+
+
+def _unquoted(cell: str) -> str:
+    """The string that a cell holds, or the cell where it holds something else."""
+    if cell.startswith('"'):
+        value = documents(f"[{cell}]")
+        if value is not None and isinstance(value[0][0], str):
+            return value[0][0]
+    return cell
+
+
+def _labels(collection: _Collection) -> Labels | None:
+    """The column that names the rows: its cells are short, and no two are the same."""
+    if collection.table is None:
+        return None
+    columns = collection.table.columns
+    order = sorted(
+        range(len(columns)),
+        key=lambda index: _LABELS.index(columns[index]) if columns[index] in _LABELS else 99,
+    )
+    for index in order:
+        texts = [row[index] for row in collection.table.cells]
+        short = sum(map(len, texts)) <= _LONGEST_LABEL * len(texts)
+        if short and "" not in texts and len(set(texts)) == len(texts):
+            return Labels(columns[index], texts)
+    return None
+
+
+def _special(collection: _Collection) -> Iterator[int]:
+    """Rows with the least and the most of a number, and with what is rare in a column of kinds."""
+    if collection.table is None:
+        return
+    for column in zip(*collection.table.cells, strict=True):
+        numbers = {row: _number(cell) for row, cell in enumerate(column)}
+        known = {row: value for row, value in numbers.items() if value is not None}
+        if len(known) * 2 > len(column):
+            if len(set(known.values())) > 2:
+                yield max(known, key=known.__getitem__)
+                yield min(known, key=known.__getitem__)
+            continue
+        counts = Counter(column)
+        if len(counts) <= max(_FEWEST_ITEMS, len(column) // 10):
+            rare = {cell for cell, count in counts.items() if count <= max(1, _RARE * len(column))}
+            first = {cell: row for row, cell in reversed(list(enumerate(column)))}
+            yield from (row for cell, row in first.items() if cell in rare)
+            yield from (row for cell, row in first.items() if cell not in rare)
+
+
+def _number(cell: str) -> float | None:
+    if not cell or cell[0] not in "0123456789-":
+        return None
+    try:
+        value = float(cell)
+    except ValueError:
+        return None
+    return None if isnan(value) else value
+
+
+# -- a value of which the keys stand
+
+
+def _cut(read: _Read, budget: int, handle: str | None) -> Shortened | None:
+    total = count_values(read.value)
+    notes = ["long values cut"]
+    room = budget - len(marker(0, total, "values", handle, notes)) - len(str(total)) - len("\n")
+    aimed = room
+    for _ in range(3):  # the room of a value is not kept to the character
+        body, kept = fitted(read.value, aimed)
+        if len(body) <= room:
+            head = marker(kept, total, "values", handle, notes)
+            return Shortened(f"{head}\n{body}", kept, total - kept, "values", lossless=False)
+        aimed -= (len(body) - room) * 5 // 4 + 1
+    return None

@@ -1,0 +1,130 @@
+"""Which of many rows stand, where each row is a line and all are alike?
+
+The first and the last, those that report an error, those that differ from all others, and then
+those that hold most of what cannot be guessed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from kvagent.shorten.alarms import alarms
+from kvagent.shorten.density import Density
+from kvagent.shorten.identifiers import spaced, vocabulary_of
+from kvagent.shorten.marker import footer, gap_of_rows
+from kvagent.shorten.pieces import Pieces
+from kvagent.shorten.result import Unit
+from kvagent.shorten.selection import Selection
+
+_ENDS, _ALARMS, _SPECIAL, _FOOTER = 0.1, 0.2, 0.2, 0.25  # shares of the room
+
+
+@dataclass(frozen=True, slots=True)
+class Labels:
+    """What each row is called, in a column of that name."""
+
+    name: str
+    texts: Sequence[str]
+
+    def of_others(self, rows: Rows, room: int) -> str:
+        """A line with the labels of the rows that do not stand, as many as it holds; "" for none.
+
+        Whole numbers in a row become a range.
+        """
+        others = [text for row, text in enumerate(self.texts) if row not in rows]
+        parts = list(_ranges(others))
+        opening = f"[{self.name} of {len(others)} others: "
+        size = len(opening) + 1
+        shown: list[str] = []
+        for part in parts:
+            size += len(part) + 1
+            if size > room - (len(", …") if len(shown) + 1 < len(parts) else 0):
+                break
+            shown.append(part)
+        if not shown:
+            return ""
+        return f"{opening}{','.join(shown)}{',…' if len(shown) < len(parts) else ''}]"
+
+
+def _ranges(texts: Sequence[str]) -> Iterator[str]:
+    """The texts, with `3-7` for five whole numbers that follow each other."""
+    begin = 0
+    while begin < len(texts):
+        end = begin + 1
+        if texts[begin].isdecimal() and texts[begin][0] != "0" and len(texts[begin]) < 20:
+            first = int(texts[begin])
+            while end < len(texts) and texts[end] == str(first + end - begin):
+                end += 1
+        if end - begin > 2:
+            yield f"{texts[begin]}-{texts[end - 1]}"
+        else:
+            yield from texts[begin:end]
+        begin = end
+
+
+class Rows(Selection):
+    """Rows that stand within a room of so many characters, with or without a marker for a gap."""
+
+    def __init__(self, texts: Sequence[str], room: int, unit: Unit, *, gaps: bool = True) -> None:
+        self._gaps_shown = gaps
+        pieces = Pieces(texts, range(1, len(texts) + 2), {}, split=0, ended=False)
+        super().__init__(pieces, unit, room)
+
+    def _widest_gap(self) -> int:
+        return len(gap_of_rows(len(self.pieces), self.unit)) + 1 if self._gaps_shown else 0
+
+    def _marked_gap(self, begin: int, end: int) -> str:
+        return gap_of_rows(end - begin, self.unit) + "\n" if self._gaps_shown else ""
+
+
+def choose(rows: Rows, special: Iterable[int] = (), labels: Labels | None = None) -> str:
+    """Takes rows until their room is full, and gives a line with names of the others, or "".
+
+    `special` are rows that differ from the others, the most striking first. The names are `labels`
+    where there are any, else identifiers that stand in no row taken.
+    """
+    texts = rows.pieces.texts
+    room = rows.room
+    for_footer = int(room * _FOOTER)
+    rows.room -= for_footer
+    for row in dict.fromkeys((0, len(rows) - 1)):
+        rows.take(row)
+    take_within(rows, _from_both_ends(len(rows)), int(room * _ENDS))
+    take_within(rows, alarms(texts), int(room * _ALARMS))
+    take_within(rows, special, int(room * _SPECIAL))
+    spaced_text = spaced("\n".join(texts))
+    vocabulary = vocabulary_of(spaced_text)
+    density = Density(rows, spaced_text.split("\n"), vocabulary)
+
+    def line(room: int) -> str:
+        if labels is not None:
+            return labels.of_others(rows, room)
+        covered = density.covered
+        left_out = (name for name in vocabulary.identifiers if name not in covered)
+        return footer(left_out, rows.text(), room)
+
+    density.fill()
+    first = line(for_footer - 1)
+    # What the line did not need goes to more rows, and they make it shorter still.
+    rows.room += for_footer - len(first) - 1
+    density.fill()
+    rows.extend()
+    return line(min(for_footer - 1, rows.room + len(first)))
+
+
+def take_within(rows: Rows, wanted: Iterable[int], share: int) -> None:
+    """Takes the rows `wanted`, in this order, that fit into `share` characters."""
+    until = rows.room - share
+    for row in wanted:
+        if row not in rows and rows.room - rows.cost(row) >= until:
+            rows.take(row)
+        if rows.room - until < 2:
+            break
+
+
+def _from_both_ends(count: int) -> Iterator[int]:
+    """0, the last one, 1, the last but one, and so on; a few are enough."""
+    for rank in range(min(count // 2, 20)):
+        yield rank
+        yield count - 1 - rank
