@@ -38,21 +38,11 @@ def marker(kept: int, total: int, unit: Unit, handle: str | None, notes: Iterabl
 
 
 def gap_of_lines(first: int, last: int) -> str:
-    """Stands in the place of the lines `first` to `last`, counted from 1.
+    """Stands in the place of the lines, or rows, `first` to `last`, counted from 1.
 
     As short as can be: there is one for nearly each line that stands.
     """
     return f"[… {first}-{last}]" if last > first else f"[… {first}]"
-
-
-def gap_of(unit: Unit, first: int, last: int) -> str:
-    """Stands in the place of the `unit`s `first` to `last`, counted from 1."""
-    return f"[… {unit} {first}-{last} …]" if last > first else f"[… {unit[:-1]} {first} …]"
-
-
-def gap_of_rows(count: int, unit: Unit) -> str:
-    """Stands on a line of its own between rows in the place of `count` others."""
-    return f"[… {count} {unit} …]"
 
 
 def gap_of_characters(count: int) -> str:

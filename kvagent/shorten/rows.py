@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from kvagent.shorten.alarms import alarms
 from kvagent.shorten.density import Density
 from kvagent.shorten.identifiers import spaced, vocabulary_of
-from kvagent.shorten.marker import footer, gap_of_rows
+from kvagent.shorten.marker import footer
 from kvagent.shorten.pieces import Pieces
 from kvagent.shorten.result import Unit
 from kvagent.shorten.selection import Selection
@@ -72,10 +72,10 @@ class Rows(Selection):
         super().__init__(pieces, unit, room)
 
     def _widest_gap(self) -> int:
-        return len(gap_of_rows(len(self.pieces), self.unit)) + 1 if self._gaps_shown else 0
+        return super()._widest_gap() if self._gaps_shown else 0
 
     def _marked_gap(self, begin: int, end: int) -> str:
-        return gap_of_rows(end - begin, self.unit) + "\n" if self._gaps_shown else ""
+        return super()._marked_gap(begin, end) if self._gaps_shown else ""
 
 
 def choose(rows: Rows, special: Iterable[int] = (), labels: Labels | None = None) -> str:
