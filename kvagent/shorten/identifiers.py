@@ -10,6 +10,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from math import sqrt
 
 # Everything but these separates words. A translation table of bytes is several times faster than a
@@ -38,14 +39,15 @@ _KIND = re.compile(
     re.VERBOSE,
 )
 _PLACE = re.compile(r".+?:\d+(?::\d+)?(?=:)")  # path:line of a search hit, its text behind it
-# What seeing one is worth to an agent, against a word of prose.
+# What seeing one is worth to an agent, against a word of prose. Recorded agents used about one in
+# five of the names of things again, one in twenty of the others.
 _WORTH = {
     "exception": 10.0,
     "path": 10.0,
     "test": 10.0,
+    "symbol": 10.0,
     "url": 7.0,
     "hash": 7.0,
-    "symbol": 7.0,
     "slashed": 3.0,
     "code": 3.0,
     "number": 3.0,
@@ -53,7 +55,9 @@ _WORTH = {
     "measure": 0.0,
     "none": 0.0,
 }
-_WORTH_NAMING = 0.3  # of what there are hundreds, a few dozen more or less say nothing
+_UNIT = 1000  # weights are whole numbers: their sum is the same in any order
+_ALREADY_LONG = 20  # so many characters more are worth as much as one more name
+_WORTH_NAMING = 300  # of what there are hundreds, a few dozen more or less say nothing
 _DIGITS = bytes.maketrans(b"123456789", b"000000000")
 
 
@@ -70,34 +74,46 @@ def spaced(text: str) -> str:
 class Vocabulary:
     """The words of a text, and what they tell.
 
-    weights      what each word is worth, 0 if it tells nothing: the more, the more telling its kind
-                 and the rarer the words of its shape (all digits alike) are
-    names        the name that each telling word stands for, without the punctuation around it
-    identifiers  the names that are more than a word of prose, those worth most first, and equals
-                 in the order of the text
+    weights      what each word is worth, 0 if it tells nothing: the more, the more telling its kind,
+                 the longer it is, and the fewer others have its shape (all digits alike)
+    names        of the words with punctuation around a name, and of the names that stand so as well
+                 as without: the name
+    spellings    the words that stand for each of these names
+    identifiers  the names that are more than a word of prose, those worth most for their length
+                 first, and equals in the order of the text
     """
 
-    weights: dict[str, float]
+    weights: dict[str, int]
     names: dict[str, str]
+    spellings: dict[str, list[str]]
     identifiers: Sequence[str]
 
 
 def vocabulary_of(spaced_text: str) -> Vocabulary:
     """Looks at every distinct word of a text as `spaced` gives it."""
-    counts = Counter(spaced_text.split())
-    shapes = _shapes(counts)
-    kinds = {shape: _kind(shape.lstrip(_BEFORE).rstrip(_BEHIND)) for shape in dict.fromkeys(shapes)}
-    worth = _worth(kinds, shapes, counts.values())
-    weights = dict(zip(counts, map(worth.__getitem__, shapes), strict=True))
+    words = list(dict.fromkeys(spaced_text.split()))
+    shapes = _shapes(words)
+    worth, namable = _worth(Counter(shapes))
+    weights = dict(zip(words, map(worth.__getitem__, shapes), strict=True))
     names: dict[str, str] = {}
-    identifiers: dict[str, float] = {}
+    spellings: dict[str, list[str]] = {}
+    ranks: dict[str, float] = {}
     for (word, weight), shape in zip(weights.items(), shapes, strict=True):
-        if weight:
-            names[word] = name = _name(word)
-            if weight >= _WORTH_NAMING and kinds[shape] != "prose":
-                identifiers[name] = weight
-    ranked = sorted(identifiers, key=identifiers.__getitem__, reverse=True)
-    return Vocabulary(weights, names, ranked)
+        if not weight:
+            continue
+        name = word
+        if not word.isalnum():
+            name = _name(word)
+            if name != word:
+                names[word] = name
+                spellings.setdefault(name, []).append(word)
+        if shape in namable:
+            ranks[name] = weight / (len(name) + len(", "))
+    for name, spelled in spellings.items():
+        if name in weights:
+            names[name] = name
+            spelled.append(name)
+    return Vocabulary(weights, names, spellings, sorted(ranks, key=ranks.__getitem__, reverse=True))
 
 
 def _shapes(words: Iterable[str]) -> list[str]:
@@ -106,20 +122,28 @@ def _shapes(words: Iterable[str]) -> list[str]:
     return joined.decode("utf-8", "surrogatepass").split()
 
 
-def _worth(kinds: dict[str, str], shapes: Iterable[str], counts: Iterable[int]) -> dict[str, float]:
-    """What a word of each shape is worth."""
-    totals = dict.fromkeys(kinds, 0)
-    for shape, count in zip(shapes, counts, strict=True):
-        totals[shape] += count
+def _worth(counts: Counter[str]) -> tuple[dict[str, int], set[str]]:
+    """What a word of each shape is worth, and the shapes that are worth naming."""
+    kinds = {shape: _kind(shape) for shape in counts}
     # The letters of a hash say no more than its digits: all of them share their rarity.
-    hashes = sum(total for shape, total in totals.items() if kinds[shape] == "hash")
-    return {
-        shape: _WORTH[kind] / sqrt(hashes if kind == "hash" else totals[shape])
-        for shape, kind in kinds.items()
-    }
+    hashes = sum(count for shape, count in counts.items() if kinds[shape] == "hash")
+    worth: dict[str, int] = {}
+    namable: set[str] = set()
+    for shape, count in counts.items():
+        kind = kinds[shape]
+        weight = _UNIT * _WORTH[kind]
+        if kind != "prose":
+            if count > 1 or kind == "hash":
+                weight /= sqrt(hashes if kind == "hash" else count)
+            if weight >= _WORTH_NAMING:
+                namable.add(shape)
+        worth[shape] = int(weight * (1 + len(shape) / _ALREADY_LONG))
+    return worth, namable
 
 
-def _kind(shape: str) -> str:
+@lru_cache(maxsize=1 << 15)  # many texts of a conversation are made of the same words
+def _kind(word: str) -> str:
+    shape = word.lstrip(_BEFORE).rstrip(_BEHIND)
     if not _SHORTEST <= len(shape) <= _LONGEST:
         return "none"
     if shape.isalpha() and (shape[1:] == shape[1:].lower() or shape.isupper()):

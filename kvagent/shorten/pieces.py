@@ -24,6 +24,7 @@ class Pieces:
     times  how often the line stands in a row, for the pieces that stand for a run
     split  how many characters the lines hold that were split
     ended  whether the last line ends with a line feed
+    numbered  whether each text begins with the number of its line
     """
 
     texts: Sequence[str]
@@ -31,6 +32,7 @@ class Pieces:
     times: dict[int, int]
     split: int
     ended: bool
+    numbered: bool = False
 
     def __len__(self) -> int:
         return len(self.texts)

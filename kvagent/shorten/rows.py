@@ -27,7 +27,7 @@ class Labels:
     name: str
     texts: Sequence[str]
 
-    def of_others(self, rows: Rows, room: int) -> str:
+    def of_others(self, rows: Selection, room: int) -> str:
         """A line with the labels of the rows that do not stand, as many as it holds; "" for none.
 
         Whole numbers in a row become a range.
@@ -63,22 +63,17 @@ def _ranges(texts: Sequence[str]) -> Iterator[str]:
         begin = end
 
 
-class Rows(Selection):
-    """Rows that stand within a room of so many characters, with or without a marker for a gap."""
+def rows_of(texts: Sequence[str], room: int, unit: Unit, *, gaps: bool = True) -> Selection:
+    """None of the rows stands yet; `gaps` says whether those left out are told between them.
 
-    def __init__(self, texts: Sequence[str], room: int, unit: Unit, *, gaps: bool = True) -> None:
-        self._gaps_shown = gaps
-        pieces = Pieces(texts, range(1, len(texts) + 2), {}, split=0, ended=False)
-        super().__init__(pieces, unit, room)
-
-    def _widest_gap(self) -> int:
-        return super()._widest_gap() if self._gaps_shown else 0
-
-    def _marked_gap(self, begin: int, end: int) -> str:
-        return super()._marked_gap(begin, end) if self._gaps_shown else ""
+    Its `room` is below zero where it does not even hold the gap for all of them.
+    """
+    lines = range(1, len(texts) + 2)
+    pieces = Pieces(texts, lines, {}, split=0, ended=False, numbered=not gaps)
+    return Selection(pieces, unit, room)
 
 
-def choose(rows: Rows, special: Iterable[int] = (), labels: Labels | None = None) -> str:
+def choose(rows: Selection, special: Iterable[int] = (), labels: Labels | None = None) -> str:
     """Takes rows until their room is full, and gives a line with names of the others, or "".
 
     `special` are rows that differ from the others, the most striking first. The names are `labels`
@@ -94,15 +89,12 @@ def choose(rows: Rows, special: Iterable[int] = (), labels: Labels | None = None
     take_within(rows, alarms(texts), int(room * _ALARMS))
     take_within(rows, special, int(room * _SPECIAL))
     spaced_text = spaced("\n".join(texts))
-    vocabulary = vocabulary_of(spaced_text)
-    density = Density(rows, spaced_text.split("\n"), vocabulary)
+    density = Density(rows, spaced_text.split("\n"), vocabulary_of(spaced_text))
 
     def line(room: int) -> str:
         if labels is not None:
             return labels.of_others(rows, room)
-        covered = density.covered
-        left_out = (name for name in vocabulary.identifiers if name not in covered)
-        return footer(left_out, rows.text(), room)
+        return footer(density.left_out(), rows.standing(), room)
 
     density.fill()
     first = line(for_footer - 1)
@@ -113,7 +105,7 @@ def choose(rows: Rows, special: Iterable[int] = (), labels: Labels | None = None
     return line(min(for_footer - 1, rows.room + len(first)))
 
 
-def take_within(rows: Rows, wanted: Iterable[int], share: int) -> None:
+def take_within(rows: Selection, wanted: Iterable[int], share: int) -> None:
     """Takes the rows `wanted`, in this order, that fit into `share` characters."""
     until = rows.room - share
     for row in wanted:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import compress
 
 from kvagent.shorten.marker import gap_of_characters, gap_of_lines
 from kvagent.shorten.pieces import Pieces
@@ -12,7 +13,8 @@ from kvagent.shorten.result import Unit
 class Selection:
     """The pieces that stand, within a room of so many characters, gaps included.
 
-    `room` is what is left; `take` keeps it from falling below zero.
+    `room` is what is left; `take` keeps it from falling below zero. `gap` is the most that the
+    words in the place of a gap take: none where the lines are numbered and so tell it themselves.
     """
 
     def __init__(self, pieces: Pieces, unit: Unit, room: int) -> None:
@@ -23,8 +25,8 @@ class Selection:
         self._sizes = [len(text) + 1 for text in pieces.texts]
         for piece in pieces.times:
             self._sizes[piece] = len(pieces.shown(piece)) + 1
-        self._gap = self._widest_gap()
-        self.room = room - self._gap
+        self.gap = 0 if pieces.numbered else self._widest_gap()
+        self.room = room - self.gap
 
     def _widest_gap(self) -> int:
         last = self.pieces.total_lines
@@ -42,18 +44,18 @@ class Selection:
 
     def kept(self) -> list[int]:
         """The pieces that stand, in order."""
-        return [piece for piece, stands in enumerate(self._kept) if stands]
+        return list(compress(range(len(self._kept)), self._kept))
 
     def cost(self, piece: int) -> int:
         """The characters that taking a piece would use: none or fewer where it closes a gap."""
         gaps = -1
         gaps += piece > 0 and not self._kept[piece - 1]
         gaps += piece + 1 < len(self._kept) and not self._kept[piece + 1]
-        return self._sizes[piece] + gaps * self._gap
+        return self._sizes[piece] + gaps * self.gap
 
-    def dearest(self, piece: int) -> int:
-        """The most that taking a piece can cost: its characters and one more gap."""
-        return self._sizes[piece] + self._gap
+    def dearest(self) -> list[int]:
+        """The most that taking each piece can cost: its characters and one more gap."""
+        return [size + self.gap for size in self._sizes]
 
     def take(self, piece: int) -> bool:
         """Lets a piece stand if there is room for it; True if it stands now."""
@@ -76,7 +78,7 @@ class Selection:
     def close_narrow_gaps(self) -> None:
         """Takes what is no longer than the words that would stand in its place."""
         for begin, end in list(self._gaps()):
-            if end - begin < self._gap and sum(self._sizes[begin:end]) <= self._gap:
+            if end - begin < self.gap and sum(self._sizes[begin:end]) <= self.gap:
                 for piece in range(begin, end):
                     self.take(piece)
 
@@ -91,6 +93,10 @@ class Selection:
             missing += last - max(first, counted + 1) + 1
             counted = last
         return pieces.total_lines - missing
+
+    def standing(self) -> str:
+        """The pieces that stand, without the gaps."""
+        return "\n".join(compress(self.pieces.texts, self._kept))
 
     def text(self) -> str:
         """The pieces that stand, with a marker in place of each gap."""
@@ -119,6 +125,8 @@ class Selection:
 
     def _marked_gap(self, begin: int, end: int) -> str:
         pieces = self.pieces
+        if pieces.numbered:
+            return ""
         first, last = pieces.lines[begin], pieces.last_line(end - 1)
         behind = "\n" if pieces.ends_line(end - 1) else ""
         within_line = begin > 0 and not pieces.ends_line(begin - 1)
