@@ -166,6 +166,26 @@ def text_of(message: Mapping[str, Any]) -> str:
     return "\n".join(texts_of(message))
 
 
+# About what a picture of a million pixels takes; what it really is depends on the model.
+_IMAGE_CHARS = 4_000
+
+
+def shown(message: Mapping[str, Any]) -> str:
+    """What a chat template shows of a message, roughly: its texts, and its calls.
+
+    A picture counts as so many blanks.
+    """
+    parts = texts_of(message)
+    content = message.get("content")
+    if isinstance(content, list) and len(content) > len(parts):
+        parts.append(" a" * (_IMAGE_CHARS // 4) * (len(content) - len(parts)))
+    for call in calls_of(message):
+        function = call.get("function")
+        if isinstance(function, dict):
+            parts.append(f"{function.get('name')} {function.get('arguments')}")
+    return "\n".join(parts)
+
+
 def calls_of(message: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     """The tool calls of a message; what a server or an agent wrongly put there is left out."""
     calls = message.get("tool_calls")

@@ -8,18 +8,19 @@ comes first: any error in here lets the original bytes out.
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from hashlib import blake2b
 from os import PathLike
 from pathlib import Path
 from threading import Lock
-from typing import Any, TypeVar
+from typing import Any
 
 from kvagent.backends import (
     PROMPT_KEYS,
     Fetch,
     Fetched,
+    Overflow,
     Server,
     Usage,
     learn,
@@ -27,14 +28,16 @@ from kvagent.backends import (
     probe,
     usage_of,
 )
-from kvagent.chat import ChatReply, ChatRequest, Doubt, with_text_appended
-from kvagent.entry import Facts, Reply, Sent
+from kvagent.chat import ChatReply, ChatRequest, Doubt, shown, with_text_appended
+from kvagent.entry import Facts, Head, Reply, Sent
 from kvagent.events import Bypassed, Edited, Event, Overflowed, Part, PrefixBroken
 from kvagent.fingerprint import digest, identity, meaning
+from kvagent.flow import Answer, Ask, Call, Flow, made
 from kvagent.form import Form, continued, resumable, written
 from kvagent.head import HeadReader, HeadView
 from kvagent.hints import Hinter, added
 from kvagent.ledger import Ledger, Tree
+from kvagent.limits import Limits
 from kvagent.mender import Mender, with_opening, with_switches
 from kvagent.meter import Meter, part_of
 from kvagent.policy import Policy
@@ -50,63 +53,11 @@ from kvagent.weight import kv_bytes
 
 logger = logging.getLogger("kvagent")
 
-T = TypeVar("T")
-
-
-@dataclass(frozen=True, slots=True)
-class Call:
-    """A chat request to be sent: the turn itself, to the endpoint that the caller chose."""
-
-    body: bytes
-    changed: bool
-    """Whether ``body`` differs from the bytes that came in."""
-    headers: Mapping[str, str] = field(default_factory=dict)
-    """Headers to add."""
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """The server's answer to a call, as far as it is there: a stream has only its status."""
-
-    status: int
-    error: bytes = b""
-    """The body of an answer whose status is 400 or above."""
-
-
-Settle = Callable[[ChatReply, float | None], None]
-"""Told the reply when it has been read, and the seconds to its first bytes (None: unknown)."""
-
-Flow = Generator[Call, Answer, Settle]
-
-
-def drive(flow: Flow, send: Callable[[Call], tuple[Answer, T]]) -> tuple[T, Settle]:
-    """Run a turn with a function that sends; returns its last response and what to tell later."""
-    call = next(flow)
-    try:
-        while True:
-            answer, response = send(call)
-            try:
-                call = flow.send(answer)
-            except StopIteration as stop:
-                return response, stop.value
-    finally:
-        flow.close()
-
-
-async def adrive(
-    flow: Flow, send: Callable[[Call], Awaitable[tuple[Answer, T]]]
-) -> tuple[T, Settle]:
-    """``drive`` for a coroutine function that sends."""
-    call = next(flow)
-    try:
-        while True:
-            answer, response = await send(call)
-            try:
-                call = flow.send(answer)
-            except StopIteration as stop:
-                return response, stop.value
-    finally:
-        flow.close()
+# How often a request that was refused as too long is made smaller and sent again.
+_SMALLER = 1
+# What a chat template writes around a message.
+_MESSAGE_TOKENS = 4
+_HEADS = 64
 
 
 def _settle_nothing(reply: ChatReply, ttft_s: float | None) -> None:
@@ -163,6 +114,8 @@ class Engine:
         self._reader = HeadReader(self.policy.volatile.patterns, PROMPT_KEYS)
         self._mender = Mender(self.policy.mend, self.store)
         self._hinter = Hinter(self.policy.hints)
+        self._limits = Limits()
+        self._heads: dict[bytes, int] = {}
         self._resumables = Resumables(self.policy.memory_bytes // 4)
         self._to_probe = self.policy.probe
         self._lock = Lock()
@@ -178,41 +131,69 @@ class Engine:
         ``session`` is an explicit conversation id; ``kvagent.session`` goes before it. A retry
         comes as the same request again: only an answered one becomes a turn.
         """
-        try:
-            plan = self._prepare(body, session)
-            call = self._call(plan, body)
-        except Doubt as doubt:
-            self._emit(Bypassed(str(doubt)))
-            plan = None
-        except Exception as error:
-            logger.exception("kvagent failed on a request; it goes out as it came")
-            self._emit(Bypassed("an error inside kvagent", error))
-            plan = None
-        if plan is None:
+        ready = yield from self._ready(body, session)
+        if ready is None:
             yield Call(body, changed=False)
             return _settle_nothing
+        plan, call = ready
         answer = yield call
+        for _ in range(_SMALLER):
+            if answer.status < 400:
+                break
+            smaller = yield from self._smaller(plan, body, session, answer)
+            if smaller is None:
+                break
+            plan, call = smaller
+            answer = yield call
         if answer.status >= 400:
             if answer.status == 503:  # still loading: it will say more of itself later
                 self._to_probe = self.policy.probe
-            try:
-                self._tell_overflow(plan, answer.status, answer.error)
-            except Exception as error:
-                logger.exception("kvagent failed on a refusal; the caller has it unchanged")
-                self._emit(Bypassed("an error inside kvagent", error))
             return _settle_nothing
         for event in plan.events:
             self._emit(event)
-        ready = plan
+        sent = plan
 
-        def settle(reply: ChatReply, ttft_s: float | None) -> None:
+        def settle(reply: ChatReply, ttft_s: float | None) -> Flow | None:
             try:
-                self._settle(ready, reply, ttft_s)
+                self._settle(sent, reply, ttft_s)
             except Exception as error:
                 logger.exception("kvagent failed on a reply; the caller has it unchanged")
                 self._emit(Bypassed("an error inside kvagent", error))
+            return None
 
         return settle
+
+    def _ready(
+        self, body: bytes, session: str | None
+    ) -> Generator[Ask, Any, tuple[_Plan, Call] | None]:
+        """The request made ready; None where it is to go out as it came."""
+        try:
+            plan = yield from self._prepare(body, session)
+            return plan, self._call(plan, body)
+        except Doubt as doubt:
+            self._emit(Bypassed(str(doubt)))
+        except Exception as error:
+            logger.exception("kvagent failed on a request; it goes out as it came")
+            self._emit(Bypassed("an error inside kvagent", error))
+        return None
+
+    def _smaller(
+        self, plan: _Plan, body: bytes, session: str | None, answer: Answer
+    ) -> Generator[Ask, Any, tuple[_Plan, Call] | None]:
+        """After a refusal because it is too long: the request made smaller, if it can be."""
+        try:
+            overflow = self._tell_overflow(plan, answer.status, answer.error)
+            if overflow is None or self.policy.mode != "full":
+                return None
+            self._learn_refusal(plan.turn, overflow)
+        except Exception as error:
+            logger.exception("kvagent failed on a refusal; the caller has it unchanged")
+            self._emit(Bypassed("an error inside kvagent", error))
+            return None
+        smaller = yield from self._ready(body, session)
+        if smaller is None or smaller[1].body == plan.form.body:
+            return None
+        return smaller
 
     def probe(self, model: str | None = None) -> Generator[Fetch, Fetched, None]:
         """Ask the server what it is: yields what to fetch. Nothing to do from the second time on.
@@ -246,7 +227,7 @@ class Engine:
 
     def rewrite(self, body: bytes) -> bytes:
         """What would go out for a recorded request, taking it for answered; raises ``Doubt``."""
-        plan = self._prepare(body, None)
+        plan = made(self._prepare(body, None))
         for event in plan.events:
             self._emit(event)
         self._settle(plan, ChatReply(), None)
@@ -260,19 +241,19 @@ class Engine:
         named = current_session()
         return self.namespace if named is None or named.namespace is None else named.namespace
 
-    def _prepare(self, raw: bytes, session: str | None) -> _Plan:
+    def _prepare(self, raw: bytes, session: str | None) -> Generator[Ask, Any, _Plan]:
         named = current_session()
         session = named.id if named else session
         namespace = self._namespace(None)
         found = self._resumables.find(raw, (namespace, session))
         if found is not None:
             try:
-                plan = self._planned(raw, session, namespace, *found)
+                plan = yield from self._planned(raw, session, namespace, *found)
             except Doubt:
                 plan = None  # read whole, it may be fine, or it is clearer what is wrong
             if plan is not None:
                 return plan
-        plan = self._planned(raw, session, namespace, None, b"")
+        plan = yield from self._planned(raw, session, namespace, None, b"")
         assert plan is not None
         return plan
 
@@ -283,7 +264,7 @@ class Engine:
         namespace: str,
         before: Resumable | None,
         added: bytes,
-    ) -> _Plan | None:
+    ) -> Generator[Ask, Any, _Plan | None]:
         """The request made ready; None when it does not simply continue ``before``."""
         if before is not None:
             request = ChatRequest.resume(raw, added, before.count, before.body, before.head_size)
@@ -311,13 +292,17 @@ class Engine:
         tail = list(turn.tail)
         for stage in self.stages:
             if self._runs(stage):
-                stage(turn)
+                asking = stage(turn)
+                if asking is not None:
+                    yield from asking
         if turn.tail != tail:
             raise Doubt("a stage added, dropped or moved messages; it may only change them")
         self._settle_template(turn)
         self._attach_notes(turn)
         check_pairs(turn)
         if before is not None:
+            if turn.revised:
+                return None
             if turn.head is not before.head and turn.head.name != before.head.name:
                 return None
             form = continued(before, turn, raws)
@@ -352,6 +337,9 @@ class Engine:
                 self.store.add(namespace, b"original:" + handle.encode(), text.encode())
             return handle
 
+        limit = self._limits.of_request(request.raw)
+        head = view.as_sent()
+        begun = match.tip is not tree.root
         same = match.tip.under(view.meanings) or match.tip
         told = same.told
         same = same.under(view.meanings, view.tool_forms.keys()) or same
@@ -364,11 +352,14 @@ class Engine:
             past_told=told,
             tail=tail,
             policy=self.policy,
-            window=self.window,
+            window=self._limits.window(request.model, self.window, limit),
             count_tokens=count_tokens,
             store_original=store_original,
             resends_reasoning=lambda: self._mender.resends_reasoning(self.server),
-            head=view.as_sent(),
+            weigh=self._weigh,
+            consumed=match.consumed,
+            past_tokens=match.tip.tokens if begun else self._head_tokens(head),
+            head=head,
             told=dict(enumerate(view.values)),
         )
 
@@ -456,11 +447,30 @@ class Engine:
 
     # -- settling
 
-    def _tell_overflow(self, plan: _Plan, status: int, body: bytes | dict[str, Any]) -> None:
+    def _tell_overflow(
+        self, plan: _Plan, status: int, body: bytes | dict[str, Any]
+    ) -> Overflow | None:
         overflow = overflow_of(status, body)
         if overflow is not None:
             prompt, window = overflow.prompt_tokens, overflow.window
             self._emit(Overflowed(plan.conversation, status, prompt, overflow.at_least, window))
+        return overflow
+
+    def _learn_refusal(self, turn: Turn, overflow: Overflow) -> None:
+        """What a refusal says of the window, and of the estimates that let the prompt out."""
+        estimated, counted = turn.tokens, overflow.prompt_tokens
+        if counted is not None and (counted > estimated or not overflow.at_least):
+            self.meter.correct(estimated, counted)
+        self._limits.refused(turn, overflow)
+
+    def _tell_if_cut(self, plan: _Plan, expected: int, usage: Usage) -> None:
+        if self._limits.cut(plan.turn, expected, usage):
+            window = usage.prompt_tokens
+            self._emit(
+                Overflowed(
+                    plan.conversation, 200, expected, at_least=False, window=window, silent=True
+                )
+            )
 
     def _settle(self, plan: _Plan, reply: ChatReply, ttft_s: float | None) -> None:
         turn = plan.turn
@@ -469,20 +479,23 @@ class Engine:
             due = turn.past.facts is not None and not plan.broken
             self.server = learn(self.server, reply.counts, hit_due=due)
         if reply.error is not None:
-            self._tell_overflow(plan, 200, {"error": reply.error})
+            overflow = self._tell_overflow(plan, 200, {"error": reply.error})
+            if overflow is not None:
+                self._learn_refusal(turn, overflow)
         counted = usage.prompt_tokens is not None
         added: dict[Part, int] = {}
-        total = turn.past.tokens
+        total = turn.past_tokens
         if turn.past is turn.tree.root:
-            head = b"".join((*turn.head.system, turn.head.tools or b""))
-            total = added["head"] = self._tokens("head", head, counted)
+            total = added["head"] = self._tokens("head", _head_bytes(turn.head), counted)
         sent: list[Sent] = []
         for fresh in turn.tail:
             form, part = fresh.sent, part_of(fresh.role)
-            tokens = self._tokens(part, form, counted)
-            added[part] = added.get(part, 0) + tokens
-            total += tokens
-            sent.append(Sent(fresh.meaning, fresh.role, fresh.raw, form, fresh.noted, total))
+            own = self._tokens(part, form, counted) if counted else turn.weight(fresh)
+            added[part] = added.get(part, 0) + own
+            total += own
+            sent.append(Sent(fresh.meaning, fresh.role, fresh.raw, form, fresh.noted, total, own))
+        if not plan.broken:
+            self._tell_if_cut(plan, total, usage)
         facts, events = self.meter.finish(
             plan.conversation,
             _facts_before(turn),
@@ -492,12 +505,14 @@ class Engine:
             self.window,
             again=not turn.tail,
             server=self.server,
-            whole=not plan.broken,
+            whole=not plan.broken and not turn.revised,
         )
         if sent and usage.prompt_tokens is not None:
             sent[-1] = replace(sent[-1], tokens=usage.prompt_tokens)
         replies = [Reply.of(message) for message in reply.messages] if reply.complete else []
-        tip = turn.tree.extend(turn.past, sent, turn.head, turn.told, plan.session, facts, replies)
+        tip = turn.tree.extend(
+            turn.past, sent, turn.head, turn.told, plan.session, facts, replies, turn.revision
+        )
         record = resumable(plan.form, turn, plan.match, (plan.namespace, plan.session), tip)
         if record is not None:
             self._resumables.keep(record, instead_of=plan.before)
@@ -507,6 +522,19 @@ class Engine:
     def _tokens(self, part: Part, sent: bytes, counted: bool) -> int:
         """What a message weighs until the server's next count corrects it."""
         return self.meter.tokens(part, sent) if counted else count_tokens(sent.decode())
+
+    def _head_tokens(self, head: Head) -> int:
+        name = head.key
+        tokens = self._heads.get(name)
+        if tokens is None:
+            tokens = self._heads[name] = count_tokens(_head_bytes(head).decode())
+            while len(self._heads) > _HEADS:
+                self._heads.pop(next(iter(self._heads)), None)
+        return int(tokens * self.meter.scale)
+
+    def _weigh(self, message: Mapping[str, Any]) -> int:
+        """What a message takes of the window: counted by a general tokenizer, then corrected."""
+        return _MESSAGE_TOKENS + int(count_tokens(shown(message)) * self.meter.scale)
 
     def _emit(self, event: Event) -> None:
         if self.on_event is None:
@@ -528,11 +556,19 @@ def _template(file: Path | None) -> str | None:
 
 
 def _facts_before(turn: Turn) -> Facts | None:
-    """What is known of the newest answered turn that this one continues."""
+    """What is known of the newest answered turn that this one continues, without what was freed."""
     entry = turn.past
     while entry.parent is not None and entry.facts is None:
         entry = entry.parent
-    return entry.facts
+    facts = entry.facts
+    freed = turn.past.tokens - turn.past_tokens if turn.revised else 0
+    if not freed or facts is None or facts.prompt_tokens is None:
+        return facts
+    return replace(facts, prompt_tokens=max(0, facts.prompt_tokens - freed))
+
+
+def _head_bytes(head: Head) -> bytes:
+    return b"".join((*head.system, head.tools or b""))
 
 
 def _values_changed(match: Match, view: HeadView) -> bool:

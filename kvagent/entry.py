@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import Any
 
 from kvagent.fingerprint import digest, meaning
+from kvagent.revision import Revision, forms_of
 
 Told = Mapping[int, str]
 """The volatile values, by their place in the head, that the model has been told last."""
@@ -104,6 +105,8 @@ class Sent:
     noted: bool
     tokens: int
     """Estimated tokens of head and messages up to this one."""
+    own: int = 0
+    """Estimated tokens of this one."""
 
 
 @dataclass(slots=True, eq=False)
@@ -119,6 +122,8 @@ class Entry:
     sent: bytes = b""
     """The message as it went out."""
     head: Head | None = None
+    revision: Revision | None = None
+    """The messages before that stood in another form than first sent when this one was."""
     told: Told = field(default_factory=lambda: NOTHING_TOLD)
     noted: bool = False
     """Whether ``sent`` carries a note: values that belong to this conversation alone."""
@@ -126,6 +131,8 @@ class Entry:
     depth: int = 0
     tokens: int = 0
     """Estimated tokens of head and messages up to here."""
+    own: int = 0
+    """Estimated tokens of the message itself."""
     facts: Facts | None = None
     replies: tuple[Reply, ...] = ()
     children: dict[bytes, tuple[Entry, ...]] = field(default_factory=dict)
@@ -146,6 +153,10 @@ class Entry:
             entry = entry.parent
         path.reverse()
         return path
+
+    def forms(self) -> list[bytes]:
+        """The messages up to this one as they were last sent."""
+        return forms_of((entry.sent for entry in self.path()), self.revision)
 
     def under(
         self, meanings: tuple[bytes, ...], tools: Collection[bytes] | None = None

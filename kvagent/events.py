@@ -78,6 +78,9 @@ class Overflowed:
     at_least: bool
     window: int | None
     """The window as the server says."""
+    silent: bool = False
+    """It was not refused: the server answered, and had cut off the prompt's front.
+    ``prompt_tokens`` is then kvagent's estimate, and ``window`` what the server took."""
 
 
 @dataclass(frozen=True, slots=True)

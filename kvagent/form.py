@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from kvagent.entry import Entry
 from kvagent.recognise import Match
 from kvagent.resume import Resumable, split
+from kvagent.revision import forms_of
 from kvagent.stages import Turn
 
 
@@ -24,8 +25,8 @@ class Form:
 def written(turn: Turn, raws: Sequence[bytes]) -> Form:
     """The body with all its messages."""
     request, view, head = turn.request, turn.view, turn.head
-    frozen = [entry.sent for entry in turn.past.path()]
-    sent = [*head.system, *frozen, *(fresh.sent for fresh in turn.tail)]
+    frozen = forms_of((entry.sent for entry in turn.past.path()), turn.revision)
+    sent = [*head.system, *frozen, *(fresh.sent for fresh in turn.tail if not fresh.left_out)]
     came = [*view.raws, *raws]
     if sent == came and head.tools == view.tools:
         end = split(request.raw, came)
@@ -37,7 +38,7 @@ def written(turn: Turn, raws: Sequence[bytes]) -> Form:
 
 def continued(before: Resumable, turn: Turn, raws: Sequence[bytes]) -> Form:
     """The body that goes on from one that was sent."""
-    sent = [fresh.sent for fresh in turn.tail]
+    sent = [fresh.sent for fresh in turn.tail if not fresh.left_out]
     entry = turn.past
     while entry is not before.tip:
         assert entry.parent is not None

@@ -13,16 +13,27 @@ from collections import OrderedDict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from threading import Lock
-from typing import Any
+from typing import Any, TypeVar
 
 import orjson
 
 from kvagent.entry import REPLIES, Entry, Facts, Head, Reply, Sent, Told, copied
 from kvagent.fingerprint import digest, link
-from kvagent.records import entry_record, head_record, read_facts, read_head, read_replies
+from kvagent.records import (
+    entry_record,
+    head_record,
+    read_facts,
+    read_head,
+    read_replies,
+    read_revision,
+    revision_record,
+)
+from kvagent.revision import Revision
 from kvagent.stores import Store
 
 logger = logging.getLogger("kvagent")
+
+Shared = TypeVar("Shared", Head, Revision)
 
 _SLOTS = 4096
 # How many forms of one message are read from a store, the newest ones.
@@ -93,8 +104,12 @@ class Tree:
         session: str | None,
         facts: Facts,
         replies: Iterable[Reply],
+        revision: Revision | None = None,
     ) -> Entry:
-        """Keep what was sent after ``tip`` and what came back; returns the new tip."""
+        """Keep what was sent after ``tip`` and what came back; returns the new tip.
+
+        ``revision`` are the forms in which the messages up to ``tip`` stood.
+        """
         records: list[tuple[bytes, bytes]] = []
         with self.ledger.lock:
             entry = tip
@@ -102,12 +117,14 @@ class Tree:
             bearer = next((at for at, message in enumerate(messages) if message.noted), 0)
             for at, message in enumerate(messages):
                 so_far = told if at >= bearer else before
-                entry = self._child(entry, message, head, so_far, session, records)
+                entry = self._child(entry, message, head, so_far, session, revision, records)
             entry = self._attach(entry)  # it may have been forgotten since it was looked up
             if entry is self.root:
                 return entry
             if records:
                 records.append((b"head:" + head.key, head_record(head)))
+                if revision is not None:
+                    records.append((b"revision:" + revision.key, revision_record(revision)))
             entry.facts = facts
             records.append((b"facts:" + entry.key, orjson.dumps(facts)))
             for reply in replies:
@@ -172,7 +189,9 @@ class Tree:
             if self.answered.get(reply.meaning) is entry:
                 del self.answered[reply.meaning]
         self.ledger.size -= entry.weight
-        self.ledger.release(entry.head)
+        for shared in (entry.head, entry.revision):
+            if shared is not None:
+                self.ledger.release(shared)
 
     def _child(
         self,
@@ -181,12 +200,15 @@ class Tree:
         head: Head,
         told: Told,
         session: str | None,
+        revision: Revision | None,
         records: list[tuple[bytes, bytes]],
     ) -> Entry:
         raw = copied(message.raw)
         sent = raw if message.raw == message.sent else copied(message.sent)
         parent.alias_as_it_is(raw, message.meaning)
-        key = digest(parent.key, message.meaning, message.sent, head.key)
+        key = _key(
+            parent, message.meaning, message.sent, head.key, revision.key if revision else b""
+        )
         for known in parent.children.get(message.meaning, ()):
             if known.key == key and (known.session == session or not known.noted):
                 return known
@@ -198,11 +220,13 @@ class Tree:
             raw=raw,
             sent=sent,
             head=head,
+            revision=revision,
             told=told,
             noted=message.noted,
             session=session,
             depth=parent.depth + 1,
             tokens=message.tokens,
+            own=message.own,
         )
         entry = self._attach(entry)
         if self.store.durable:
@@ -228,7 +252,8 @@ class Tree:
                     break
             else:
                 below.parent = entry
-                below.head = self.ledger.hold(below.head)
+                below.head = self.ledger.hold(below.head) if below.head else None
+                below.revision = self.ledger.hold(below.revision) if below.revision else None
                 entry.children[below.meaning] = (*siblings, below)
                 self.newest[below.meaning] = below
                 self.answered.update((reply.meaning, below) for reply in below.replies)
@@ -271,19 +296,27 @@ class Tree:
         try:
             data = orjson.loads(record)
             head = bytes.fromhex(data["head"])
-            key = digest(parent.key, meaning, data["sent"].encode(), head)
+            revision = bytes.fromhex(data.get("revision", ""))
+            key = _key(parent, meaning, data["sent"].encode(), head, revision)
             if (key, data["session"]) in known:
                 return None
-            return self._entry(parent, meaning, data, key, head)
+            return self._entry(parent, meaning, data, key, head, revision)
         except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
             logger.debug("an entry in the store cannot be read; it is left out", exc_info=True)
             return None
 
     def _entry(
-        self, parent: Entry, meaning: bytes, data: Mapping[str, Any], key: bytes, head: bytes
+        self,
+        parent: Entry,
+        meaning: bytes,
+        data: Mapping[str, Any],
+        key: bytes,
+        head: bytes,
+        revision: bytes,
     ) -> Entry | None:
         heads = self.store.get(self.namespace, b"head:" + head)
-        if not heads:
+        edited = self.store.get(self.namespace, b"revision:" + revision) if revision else ()
+        if not heads or (revision and not edited):
             return None
         sent = data["sent"].encode()
         replies = self.store.get(self.namespace, b"reply:" + key)
@@ -296,11 +329,13 @@ class Tree:
             raw=data["raw"].encode() if "raw" in data else sent,
             sent=sent,
             head=read_head(heads[0]),
+            revision=read_revision(edited[0]) if edited else None,
             told={int(place): value for place, value in data["told"].items()},
             noted=data["noted"],
             session=data["session"],
             depth=parent.depth + 1,
             tokens=data["tokens"],
+            own=data.get("own", 0),
             facts=read_facts(facts[-1]) if facts else None,
             replies=read_replies(replies),
             stored=True,
@@ -337,7 +372,7 @@ class Ledger:
         self.lock = Lock()
         self._trees: dict[tuple[str, str], Tree] = {}
         self._tips: OrderedDict[int, tuple[Tree, Entry]] = OrderedDict()
-        self._heads: dict[tuple[object, ...], _Held] = {}
+        self._held: dict[tuple[object, ...], _Held] = {}
 
     def tree(self, namespace: str, model: str) -> Tree:
         """The conversations of a namespace with a model."""
@@ -359,34 +394,37 @@ class Ledger:
             if not tree.root.children:
                 self._trees.pop((tree.namespace, tree.model), None)
 
-    def hold(self, head: Head | None) -> Head | None:
-        """The one object for all heads like this; it weighs as long as an entry has it."""
-        if head is None:
-            return None
-        held = self._heads.get(head.name)
+    def hold(self, shared: Shared) -> Shared:
+        """The one object for all heads or edits like this; it weighs as long as an entry has it."""
+        name = type(shared), *shared.name
+        held = self._held.get(name)
         if held is None:
-            held = self._heads[head.name] = _Held(head)
-            self.size += head.weight
+            held = self._held[name] = _Held(shared)
+            self.size += shared.weight
         held.entries += 1
-        return held.head
+        return held.shared  # type: ignore[return-value]  # its type is part of the name
 
-    def release(self, head: Head | None) -> None:
-        """An entry that had the head is gone."""
-        if head is None:
-            return
-        held = self._heads[head.name]
+    def release(self, shared: Head | Revision) -> None:
+        """An entry that had it is gone."""
+        name = type(shared), *shared.name
+        held = self._held[name]
         held.entries -= 1
         if not held.entries:
-            del self._heads[head.name]
-            self.size -= head.weight
+            del self._held[name]
+            self.size -= shared.weight
 
 
 @dataclass(slots=True)
 class _Held:
-    """A head, and how many entries were sent under it."""
+    """A head or edits, and how many entries were sent with it."""
 
-    head: Head
+    shared: Head | Revision
     entries: int = 0
+
+
+def _key(parent: Entry, meaning: bytes, sent: bytes, head: bytes, revision: bytes) -> bytes:
+    """The name of an entry: what was sent, under which head, behind which revision."""
+    return digest(parent.key, meaning, sent, head, *([revision] if revision else []))
 
 
 def _unstored(entry: Entry) -> Iterator[Entry]:

@@ -21,6 +21,7 @@ _LEARNING = 0.3
 # Until the server's counts are known: the usual share in prose and code.
 _TOKENS_PER_BYTE = 0.25
 _RATIOS = (0.05, 1.5)
+_SCALES = (0.5, 3.0)
 _PARTS: tuple[Part, ...] = ("head", "user", "assistant", "tool")
 
 
@@ -38,6 +39,9 @@ class Meter:
         self._warn_at = sorted(warn_at)
         self._ratio: dict[Part, float] = dict.fromkeys(_PARTS, _TOKENS_PER_BYTE)
         self._misses = Misses()
+        self.scale = 1.0
+        """Tokens of this server for one of the general tokenizer, which counts where it must be
+        known before sending how long a prompt is."""
         self._lock = Lock()
         self.turns = 0
         self.prompt_tokens = 0
@@ -50,6 +54,12 @@ class Meter:
     def hit_rate(self) -> float | None:
         """Share of prompt tokens that the server took from its cache; None while it says none."""
         return self.cached_tokens / self._told_of if self._told_of else None
+
+    def correct(self, estimated: int, counted: int) -> None:
+        """Learn from a count of a whole prompt that was ``estimated`` before it was sent."""
+        if estimated > 0 and counted > 0:
+            low, high = _SCALES
+            self.scale = min(max(self.scale * counted / estimated, low), high)
 
     def tokens(self, part: Part, sent: bytes) -> int:
         """Estimated tokens of what was sent, by what the server's counts taught of its part."""

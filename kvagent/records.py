@@ -9,6 +9,7 @@ from functools import lru_cache
 import orjson
 
 from kvagent.entry import REPLIES, Entry, Facts, Head, Reply
+from kvagent.revision import Revision
 
 logger = logging.getLogger("kvagent")
 
@@ -22,10 +23,12 @@ def entry_record(entry: Entry, head: bytes) -> bytes:
             "sent": entry.sent.decode(),
             **raw,
             "head": head.hex(),
+            "revision": entry.revision.key.hex() if entry.revision else "",
             "told": {str(place): value for place, value in entry.told.items()},
             "noted": entry.noted,
             "session": entry.session,
             "tokens": entry.tokens,
+            "own": entry.own,
         }
     )
 
@@ -78,3 +81,15 @@ def read_head(record: bytes) -> Head:
         switches=data.get("switches", "").encode(),
         opening=data.get("opening", "").encode(),
     )
+
+
+@lru_cache(maxsize=64)
+def revision_record(revision: Revision) -> bytes:
+    """Revision as JSON."""
+    return orjson.dumps({str(depth): form.decode() for depth, form in revision.forms.items()})
+
+
+@lru_cache(maxsize=64)
+def read_revision(record: bytes) -> Revision:
+    """The edits that were stored as JSON; errors of any kind for what is none."""
+    return Revision({int(depth): form.encode() for depth, form in orjson.loads(record).items()})

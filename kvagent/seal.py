@@ -261,7 +261,7 @@ def repairs(turn: Turn, match: Match, raws: Sequence[bytes]) -> list[Edit]:
 def check_pairs(turn: Turn) -> None:
     """A stage may change texts, never who says what, or which call is answered."""
     for fresh in turn.tail:
-        if fresh.message is fresh.incoming:
+        if fresh.message is fresh.incoming or fresh.left_out:
             continue
         if fresh.message.get("role") != fresh.incoming.get("role") or fresh.message.get(
             "tool_call_id"

@@ -21,6 +21,8 @@ class Standing:
     """Estimated tokens of ``sent``."""
     cleared: bool = False
     """Whether it was cleared in a turn before."""
+    depth: int = 0
+    """Its number in the conversation, from 1, if it was sent before; 0 for a new one."""
 
     @property
     def role(self) -> str:

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from kvagent import Engine, Evict, Policy, Tokens, Volatile
 from kvagent.chat import ChatReply
-from kvagent.engine import Answer, Call, drive
+from kvagent.flow import Answer, Call, drive
 
 Message = dict[str, Any]
 Kind = Literal["turn", "lost", "cut", "refused", "abandoned", "back", "fork"]

@@ -18,7 +18,7 @@ from kvagent.chat import (
     with_text_appended,
 )
 from kvagent.fingerprint import identity
-from tests.wire import Message, Wire, call, compact, kept, result, say, tool
+from tests.wire import Message, Wire, call, compact, first_call, kept, result, say, tool
 
 
 def parse(body: Any) -> ChatRequest:
@@ -94,7 +94,7 @@ def test_what_cannot_be_read_is_doubted_with_a_reason(raw: bytes, reason: str) -
     with pytest.raises(Doubt, match=reason):
         ChatRequest.parse(raw)
     wire = Wire()
-    assert next(wire.engine.turn(raw)).body is raw
+    assert first_call(wire.engine.turn(raw)).body is raw
     (event,) = wire.of(Bypassed)
     assert event.reason.startswith(reason)
     assert event.error is None
@@ -245,7 +245,7 @@ def test_options_and_unknown_keys_survive(dump: Any) -> None:
 )
 def test_bodies_that_need_no_change_go_out_as_they_came(raw: bytes) -> None:
     wire = Wire()
-    assert next(wire.engine.turn(raw)).body is raw
+    assert first_call(wire.engine.turn(raw)).body is raw
 
 
 @pytest.mark.parametrize(
@@ -261,7 +261,7 @@ def test_bodies_that_need_no_change_go_out_as_they_came(raw: bytes) -> None:
 )
 def test_odd_values_beside_changed_messages_survive_or_nothing_changes(extra: bytes) -> None:
     raw = b'{"messages":' + compact([CLOCK, say("user", "One?")]).encode() + b"," + extra + b"}"
-    sent = next(Wire().engine.turn(raw)).body
+    sent = first_call(Wire().engine.turn(raw)).body
     assert sent == raw or sent.endswith(b"," + extra + b"}")
 
 
@@ -506,7 +506,7 @@ def test_observe_mode_sends_the_very_bytes() -> None:
         head = say("system", f"You help {number // 4}. Current time: 04:1{number}")
         body = {"messages": [head, *history], "tools": tools, "stop": [number]}
         raw = dump(body).encode()
-        assert next(wire.engine.turn(raw)).body is raw
+        assert first_call(wire.engine.turn(raw)).body is raw
         wire.send([head, *history], call(f"c{number}", "read", '{"a":1}'), tools=tools, dump=dump)
         history[0] = say("user", "One?")
         history += [

@@ -17,7 +17,7 @@ import pytest
 import kvagent.engine
 from kvagent import Bypassed, Engine, Event, Evict, Policy, Tokens, Turn, TurnFinished
 from kvagent.chat import ChatReply, Doubt
-from kvagent.engine import Answer, Call, adrive, drive
+from kvagent.flow import Answer, Call, adrive, drive
 from kvagent.stages import DEFAULT_STAGES
 from tests.wire import Message, Wire, call, compact, kept, result, say, tool
 

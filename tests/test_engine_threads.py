@@ -17,7 +17,7 @@ import pytest
 
 from kvagent import Bypassed, Engine, Event, session
 from kvagent.chat import ChatReply
-from kvagent.engine import Answer, Call, adrive
+from kvagent.flow import Answer, Call, adrive
 from tests.strategies import Agent, Exchange, Step, Traits, play, policy, send
 from tests.test_engine_stores import weight
 

@@ -17,7 +17,7 @@ from kvagent.head import HeadReader
 from kvagent.ledger import Ledger
 from kvagent.resume import Resumable, Resumables, split
 from kvagent.stores import MemoryStore
-from tests.wire import Message, Wire, call, compact, kept, result, say, tool
+from tests.wire import Message, Wire, call, compact, first_call, kept, result, say, tool
 
 SCOPE = ("", None)
 LEDGER = Ledger(MemoryStore(), 1 << 20)
@@ -241,7 +241,7 @@ def test_numbers_in_an_added_message_stay_as_they_are(number: str) -> None:
     body = compact({"messages": [SYSTEM, *HISTORY[:3]], "model": "m"})
     body = body.replace('"role":"tool"', f'"at":{number},"role":"tool"')
     flow = wire.engine.turn(body.encode())
-    sent = next(flow).body.decode()
+    sent = first_call(flow).body.decode()
     flow.close()
     assert json.loads(sent, parse_int=str, parse_float=str)["messages"][-1]["at"] in (
         number,
@@ -276,7 +276,7 @@ def test_a_body_that_adds_no_message_goes_out_as_it_came(added: str) -> None:
     wire.send([SYSTEM, HISTORY[0]])
     body = compact({"messages": [SYSTEM, HISTORY[0], 0], "model": "m"})
     raw = body.replace(",0]", f",{added}]").encode()
-    call = next(engine.turn(raw))
+    call = first_call(engine.turn(raw))
     assert (call.body, call.changed) == (raw, False)
     assert isinstance(events[-1], Bypassed)
 

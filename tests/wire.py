@@ -8,7 +8,7 @@ from typing import Any
 
 from kvagent import Engine, Event, Policy
 from kvagent.chat import ChatReply
-from kvagent.engine import Answer, Call, drive
+from kvagent.flow import Answer, Call, Flow, drive
 
 Message = dict[str, Any]
 Dump = Callable[[Any], str]
@@ -19,6 +19,13 @@ NO_USAGE: Mapping[str, Any] = {}
 def compact(value: Any) -> str:
     """JSON as the SDK writes it."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def first_call(flow: Flow) -> Call:
+    """The call with which a turn begins, if it asks for nothing before."""
+    step = next(flow)
+    assert isinstance(step, Call)
+    return step
 
 
 def say(role: str, content: Any, **rest: Any) -> Message:

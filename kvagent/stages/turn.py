@@ -1,22 +1,28 @@
 """What does a stage see of a request, and what may it change?
 
-The messages sent before are no part of it: a stage can only touch the fresh tail, and the head of
-a conversation that begins. So a stage need not take care that the prefix stays.
+The messages sent before are no part of the tail: a stage that sets ``Fresh.message`` need not take
+care that the prefix stays. To change what was sent is a separate act, ``Turn.revise``: declared,
+priced, and remembered for the turns to come.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
+
+import orjson
 
 from kvagent.chat import ChatRequest
 from kvagent.entry import NOTHING_TOLD, Entry, Head, Told
 from kvagent.events import Cause
 from kvagent.fingerprint import identity
+from kvagent.flow import Ask
 from kvagent.head import HeadView
 from kvagent.ledger import Tree
 from kvagent.policy import Policy
+from kvagent.revision import Revision
+from kvagent.standing import Standing
 
 
 @dataclass(slots=True)
@@ -30,6 +36,12 @@ class Fresh:
     meaning: bytes
     message: Mapping[str, Any]
     noted: bool = False
+    before: tuple[Mapping[str, Any], ...] = ()
+    """Messages that the agent never saw, and that the server had in front of this one."""
+    left_out: bool = False
+    """Whether it does not go out at all: a record of old turns stands in its place."""
+    weighed: tuple[Mapping[str, Any], int] | None = None
+    """The message whose tokens were estimated last, and how many they were."""
 
     @property
     def role(self) -> str:
@@ -38,7 +50,10 @@ class Fresh:
     @property
     def sent(self) -> bytes:
         """The bytes that go out; those that came, where nothing was changed."""
-        return self.raw if self.message is self.incoming else identity(self.message)
+        if self.left_out:
+            return b""
+        form = self.raw if self.message is self.incoming else identity(self.message)
+        return b",".join((*map(identity, self.before), form)) if self.before else form
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +66,10 @@ class Edit:
     count: int = 1
     saved_tokens: int = 0
     detail: str = ""
+    freed_tokens: int = 0
+    """How much shorter the prompt is from now on."""
+    cost_tokens: int = 0
+    """Cached tokens behind the edit, which must be prefilled again."""
 
 
 @dataclass(slots=True)
@@ -74,13 +93,21 @@ class Turn:
     """Keeps the original of a text that will be shortened; returns the handle to get it back."""
     resends_reasoning: Callable[[], bool]
     """Whether the chat template keeps the prefix when old reasoning is sent again."""
+    weigh: Callable[[Mapping[str, Any]], int]
+    """Estimated tokens of a message in the prompt."""
+    consumed: Sequence[int]
+    """Per depth of ``past``, how many messages behind the head its path covers."""
     head: Head
     """The head to be sent."""
+    past_tokens: int
+    """Estimated tokens of what stands in front of the tail, head included."""
     told: Told = field(default_factory=lambda: NOTHING_TOLD)
     """The volatile values that the model knows after this request."""
     notes: list[str] = field(default_factory=list)
     """Lines that tell the model what changed; they end the newest user or tool message."""
     edits: list[Edit] = field(default_factory=list)
+    revised: dict[int, bytes] = field(default_factory=dict)
+    """By depth, new forms of messages that were sent before; empty where one is left out."""
 
     @property
     def messages(self) -> Sequence[Mapping[str, Any]]:
@@ -88,10 +115,68 @@ class Turn:
         return self.request.messages
 
     @property
+    def tokens(self) -> int:
+        """Estimated tokens of the prompt as it would go out now."""
+        return self.past_tokens + sum(map(self.weight, self.tail))
+
+    def weight(self, fresh: Fresh) -> int:
+        """Estimated tokens of a new message in the form in which it would go out now."""
+        if fresh.left_out:
+            return 0
+        if fresh.weighed is None or fresh.weighed[0] is not fresh.message:
+            fresh.weighed = fresh.message, self.weigh(fresh.message)
+        return fresh.weighed[1]
+
+    @property
+    def revision(self) -> Revision | None:
+        """The forms that stand in place of those first sent, those of this turn included."""
+        if not self.revised:
+            return self.past.revision
+        return (self.past.revision or Revision({})).with_more(self.revised)
+
+    def standing(self) -> list[Standing]:
+        """All messages behind the head as they would go out now; costs as much as the history."""
+        found: list[Standing] = []
+        head_size = self.request.head_size
+        before = self.past.revision.forms if self.past.revision else {}
+        for entry in self.past.path():
+            form = self.revised.get(entry.depth, before.get(entry.depth, entry.sent))
+            if not form:
+                continue
+            came = orjson.loads(entry.raw)
+            sent = came if form is entry.raw else orjson.loads(b"[" + form + b"]")[-1]
+            tokens = entry.own if form is entry.sent else self.weigh(sent)
+            index = head_size + self.consumed[entry.depth] - 1
+            cleared = entry.depth in before or entry.depth in self.revised
+            found.append(Standing(index, came, sent, tokens, cleared, entry.depth))
+        for fresh in self.tail:
+            if not fresh.left_out:
+                tokens = self.weight(fresh)
+                found.append(Standing(fresh.index, fresh.incoming, fresh.message, tokens))
+        return found
+
+    def revise(self, standing: Standing, message: Mapping[str, Any] | None) -> int:
+        """Give a message that stands another form, or none; returns how many tokens that frees.
+
+        One that was sent before breaks the prefix there, and stays so in later turns.
+        """
+        tokens = 0 if message is None else self.weigh(message)
+        if standing.depth:
+            self.revised[standing.depth] = b"" if message is None else identity(message)
+            self.past_tokens -= standing.tokens - tokens
+        else:
+            fresh = next(fresh for fresh in self.tail if fresh.index == standing.index)
+            fresh.left_out = message is None
+            fresh.message = fresh.message if message is None else message
+        return standing.tokens - tokens
+
+    @property
     def note_bearer(self) -> Fresh | None:
         """The newest fresh user or tool message: where notes go."""
         return next((f for f in reversed(self.tail) if f.role in ("user", "tool")), None)
 
 
-Stage = Callable[[Turn], None]
-"""A stage is a callable: it looks at the turn and changes its tail."""
+Stage = Callable[[Turn], Generator[Ask, Any, None] | None]
+"""A stage is a callable: it looks at the turn and changes its tail.
+
+One that needs a model is a generator: it yields an ``Ask`` and is sent what came of it."""

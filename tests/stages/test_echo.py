@@ -139,7 +139,7 @@ def test_calls_in_another_order_are_a_change() -> None:
 
 def test_of_several_choices_the_one_that_comes_back_is_restored() -> None:
     from kvagent.chat import ChatReply
-    from kvagent.engine import Answer, Call, drive
+    from kvagent.flow import Answer, Call, drive
 
     wire = Wire()
     choices = tuple(arguments(f'{{"n":{n}}}') for n in range(3))

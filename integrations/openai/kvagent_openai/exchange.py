@@ -12,7 +12,7 @@ from time import perf_counter
 from typing import Any
 
 from kvagent import Engine
-from kvagent.engine import Answer, Call, Flow, Settle, adrive, drive
+from kvagent.flow import Answer, Call, Flow, Settle, adrive, drive
 from kvagent_openai import probing
 from kvagent_openai.tap import reply_of, tapped
 

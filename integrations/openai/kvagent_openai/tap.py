@@ -9,7 +9,7 @@ from time import perf_counter
 from typing import Any
 
 from kvagent.chat import ChatReply
-from kvagent.engine import Settle
+from kvagent.flow import Settle
 from kvagent_openai.library import library_of
 
 logger = logging.getLogger("kvagent")

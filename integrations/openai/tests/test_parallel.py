@@ -12,8 +12,8 @@ from typing import Any
 
 from kvagent import Engine
 from kvagent.chat import ChatReply
-from kvagent.engine import Answer as Told
-from kvagent.engine import Call, drive
+from kvagent.flow import Answer as Told
+from kvagent.flow import Call, drive
 from kvagent_openai import wrap
 
 from .conftest import UNPROBED, Make

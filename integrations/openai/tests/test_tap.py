@@ -14,8 +14,8 @@ import pytest
 
 from kvagent import Engine
 from kvagent.chat import ChatReply
-from kvagent.engine import Flow
 from kvagent.events import Event, TurnFinished
+from kvagent.flow import Flow
 from kvagent_openai import wrap
 from kvagent_openai.library import library_of
 
