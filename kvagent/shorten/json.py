@@ -8,16 +8,19 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from math import isnan
 from typing import Any
+
+import orjson
 
 from kvagent.shorten.json_table import JsonTable, table_of
 from kvagent.shorten.json_tree import count_values, cut, fitted, shares
 from kvagent.shorten.json_values import documents, spelled
 from kvagent.shorten.marker import marker
 from kvagent.shorten.result import Shortened, Unit
-from kvagent.shorten.rows import Labels, Rows, choose
+from kvagent.shorten.rows import Labels, choose, rows_of
 
 _LEAST_ROOM = 200  # with less, there is no structure to be shown
 _FEWEST_ITEMS = 5
@@ -57,7 +60,7 @@ def shorten(
     if len(whole.text) <= budget:
         return whole
     if read.collection is not None:
-        return _chosen(read.collection, budget, handle)
+        return _chosen(read, read.collection, budget, handle)
     return _cut(read, budget, handle)
 
 
@@ -78,25 +81,31 @@ class _Collection:
 class _Read:
     """A JSON text, and the shortest form that holds all of it."""
 
+    before: str
     value: Any
+    after: str
     collection: _Collection | None
     body: str
     note: str
+
+    def framed(self, *lines: str) -> str:
+        """The lines between those that a tool put before and behind its JSON."""
+        return "\n".join(filter(None, (self.before, *lines, self.after)))
 
     def whole(self, handle: str | None) -> Shortened:
         """All of it, under its marker."""
         unit: Unit = "values" if self.collection is None else self.collection.unit
         count = count_values(self.value) if self.collection is None else len(self.collection.items)
-        head = marker(count, count, unit, handle, [self.note])
-        return Shortened(f"{head}\n{self.body}", count, 0, unit, lossless=True)
+        text = self.framed(self.body)
+        text = f"{marker(count, count, unit, handle, [self.note])}\n{text}"
+        return Shortened(text, count, 0, unit, lossless=True)
 
 
 def _read(text: str) -> _Read | None:
-    if text[:100].lstrip()[:1] not in ("{", "["):
+    found = documents(text)
+    if found is None:
         return None
-    values = documents(text)
-    if values is None:
-        return None
+    values = found.values
     value = values if len(values) > 1 else values[0]
     body = "\n".join(map(spelled, values))
     note = "minified"
@@ -105,8 +114,8 @@ def _read(text: str) -> _Read | None:
         lines = [spelled(collection.around)] if collection.around is not None else []
         table = "\n".join([*lines, collection.head, *collection.rows])
         if len(table) < len(body):
-            return _Read(value, collection, table, "as a table")
-    return _Read(value, collection, body, note)
+            body, note = table, "as a table"
+    return _Read(found.before, value, found.after, collection, body, note)
 
 
 # -- an array of which rows are chosen
@@ -126,20 +135,34 @@ def _collection(value: Any, size: int) -> _Collection | None:
             return None
         key, found = children[largest]
         path.append(key)
-    keys = list(found) if isinstance(found, dict) else None
-    items = list(found.values()) if isinstance(found, dict) else found
-    unit: Unit = "items" if keys is None else "entries"
-    around = _replaced(value, path, f"[{len(items)} {unit} below]") if path else None
-    if all(type(item) is dict and item for item in items):
-        table = table_of(items, keys)
+    unit: Unit = "entries" if isinstance(found, dict) else "items"
+    around = _replaced(value, path, f"[{len(found)} {unit} below]") if path else None
+    records, keys = _records(found)
+    if records:
+        table = table_of(records, keys)
         rows = list(map(",".join, table.cells))
         if sum(map(len, rows)) < len(spelled(found)):
-            return _Collection(items, unit, around, table, rows, table.head(unit))
-    if keys is not None:
+            unit = "rows" if len(rows) > len(found) else unit
+            return _Collection(records, unit, around, table, rows, table.head(unit))
+    if isinstance(found, dict):
         rows = [f"{spelled(key)}:{spelled(item)}" for key, item in found.items()]
-    else:
-        rows = list(map(spelled, items))
-    return _Collection(items, unit, around, None, rows, "")
+        return _Collection(list(found.values()), unit, around, None, rows, "")
+    return _Collection(found, unit, around, None, list(map(spelled, found)), "")
+
+
+def _records(found: Any) -> tuple[list[dict[str, Any]], list[str] | None]:
+    """The objects that can be rows, and the key of each in what holds them; none where it holds
+    anything else. Of arrays of objects each object is a row."""
+    if isinstance(found, dict):
+        return list(found.values()), list(found)
+    if all(type(item) is dict and item for item in found):
+        return found, None
+    if all(type(item) is list and item for item in found) and all(
+        type(part) is dict and part for item in found for part in item
+    ):
+        keys = [f"{i}.{j}" for i, item in enumerate(found) for j in range(len(item))]
+        return [part for item in found for part in item], keys
+    return [], None
 
 
 def _is_collection(value: Any) -> bool:
@@ -161,11 +184,13 @@ def _replaced(value: Any, path: Sequence[Any], note: str) -> Any:
     return result
 
 
-def _chosen(collection: _Collection, budget: int, handle: str | None) -> Shortened | None:
+def _chosen(
+    read: _Read, collection: _Collection, budget: int, handle: str | None
+) -> Shortened | None:
     total, unit = len(collection.items), collection.unit
     notes = ["as a table"] if collection.table is not None else []
     longest = len(marker(0, total, unit, handle, [*notes, f"{total} more cut", "the rest cut"]))
-    room = budget - longest - len(str(total)) - len("\n")
+    room = budget - longest - len(str(total)) - len(read.framed("\n"))
     head: list[str] = []
     around_cut = False
     if collection.around is not None:
@@ -176,26 +201,26 @@ def _chosen(collection: _Collection, budget: int, handle: str | None) -> Shorten
     room -= sum(map(len, head)) + len(head)
     if room < _LEAST_ROOM / 2:
         return None
-    texts, were_cut = _within(collection, max(80, room // _ROWS_SEEN))
-    labels = _labels(collection)
-    rows = Rows(texts, room, unit)
+    texts, were_cut = _within(collection, room)
+    rows = rows_of(texts, room, unit)
     if rows.room < 0:
         return None
-    last_line = choose(rows, _special(collection), labels)
+    last_line = choose(rows, _special(collection), _labels(collection))
     standing = rows.kept()
     cut_ones = sum(row in were_cut for row in standing)
     kept = len(standing) - cut_ones
     notes += [f"{cut_ones} more cut"] if cut_ones else []
     notes += ["the rest cut"] if around_cut else []
-    shown = [marker(kept, total, unit, handle, notes), *head, rows.text()]
-    if last_line:
-        shown.append(last_line)
-    return Shortened("\n".join(shown), kept, total - kept, unit, lossless=False)
+    shown = read.framed(*head, rows.text(), last_line)
+    text = f"{marker(kept, total, unit, handle, notes)}\n{shown}"
+    return Shortened(text, kept, total - kept, unit, lossless=False)
 
 
-def _within(collection: _Collection, width: int) -> tuple[list[str], set[int]]:
-    """The rows, the long ones with their long cells cut, and which those are."""
+def _within(collection: _Collection, room: int) -> tuple[list[str], set[int]]:
+    """The rows, those far longer than others with their long cells cut, and which those are."""
     texts = list(collection.rows)
+    usual = sorted(map(len, texts))[len(texts) // 2]
+    width = max(80, room // _ROWS_SEEN, min(2 * usual, room // 3))
     were_cut: set[int] = set()
     for index, text in enumerate(texts):
         if len(text) <= width:
@@ -216,9 +241,8 @@ def _within(collection: _Collection, width: int) -> tuple[list[str], set[int]]:
 def _unquoted(cell: str) -> str:
     """The string that a cell holds, or the cell where it holds something else."""
     if cell.startswith('"'):
-        value = documents(f"[{cell}]")
-        if value is not None and isinstance(value[0][0], str):
-            return value[0][0]
+        with suppress(orjson.JSONDecodeError):
+            return str(orjson.loads(cell))
     return cell
 
 
@@ -275,12 +299,14 @@ def _number(cell: str) -> float | None:
 def _cut(read: _Read, budget: int, handle: str | None) -> Shortened | None:
     total = count_values(read.value)
     notes = ["long values cut"]
-    room = budget - len(marker(0, total, "values", handle, notes)) - len(str(total)) - len("\n")
+    longest = len(marker(0, total, "values", handle, notes)) + len(str(total))
+    room = budget - longest - len(read.framed("\n"))
     aimed = room
     for _ in range(3):  # the room of a value is not kept to the character
         body, kept = fitted(read.value, aimed)
         if len(body) <= room:
             head = marker(kept, total, "values", handle, notes)
-            return Shortened(f"{head}\n{body}", kept, total - kept, "values", lossless=False)
+            text = f"{head}\n{read.framed(body)}"
+            return Shortened(text, kept, total - kept, "values", lossless=False)
         aimed -= (len(body) - room) * 5 // 4 + 1
     return None

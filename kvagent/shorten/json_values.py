@@ -8,12 +8,16 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import orjson
 
 Number = orjson.Fragment
 
+_MOST_BESIDE = 400  # characters of a status before the output, or of a remark behind it
+_BEGIN = re.compile(r"(?:\A|\n)[ \t\r\n]*(?=[{\[])")
 _BLANKS = re.compile(r"[ \t\r\n]*")
 
 
@@ -36,26 +40,37 @@ _DECODER = json.JSONDecoder(
 )
 
 
-def documents(text: str) -> list[Any] | None:
-    """The JSON values of which `text` consists: one, or many (NDJSON, concatenated).
+@dataclass(frozen=True, slots=True)
+class Documents:
+    """The JSON values of a text in order, and the few lines that a tool put before and behind."""
 
-    None if there is anything else beside them, and for what cannot be written again as it is: keys
-    that stand twice in an object, lone surrogates, or more than some 250 levels. Only objects and
-    arrays are looked for.
+    before: str
+    values: Sequence[Any]
+    after: str
+
+
+def documents(text: str) -> Documents | None:
+    """The objects and arrays of which `text` consists: one, or many (NDJSON, concatenated).
+
+    None if there is more beside them than a few lines, and for what cannot be written again as it
+    is: keys that stand twice in an object, lone surrogates, or more than some 250 levels.
     """
+    begin = _BEGIN.search(text, 0, _MOST_BESIDE)
+    if begin is None:
+        return None
     values: list[Any] = []
-    position = _end_of_blanks(text, 0)
+    position = begin.end()
     try:
-        while position < len(text):
-            if text[position] not in "{[":
-                return None
+        while position < len(text) and text[position] in "{[":
             value, end = _DECODER.raw_decode(text, position)
             values.append(value)
             position = _end_of_blanks(text, end)
         orjson.dumps(values)
     except (ValueError, RecursionError, TypeError):
         return None
-    return values or None
+    if len(text) - position > _MOST_BESIDE or not values:
+        return None
+    return Documents(text[: begin.start()].rstrip("\n"), values, text[position:].rstrip("\n"))
 
 
 def _end_of_blanks(text: str, position: int) -> int:
