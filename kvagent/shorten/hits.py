@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from kvagent.shorten.clip import clip
 from kvagent.shorten.marker import marker
 from kvagent.shorten.result import Shortened
-from kvagent.shorten.rows import choose, rows_of
+from kvagent.shorten.rows import choose, rows_of, widest
 from kvagent.shorten.source import names_one_of
 
 _COMMANDS = frozenset(("ack", "ag", "egrep", "fgrep", "grep", "rg", "ripgrep", "search"))
@@ -23,7 +23,6 @@ _SHARE, _SHARE_OF_SEARCH = 0.7, 0.4  # of the lines; less where the call was a s
 _LOOKED_AT = 100  # lines, before all of them are
 _LEAST_ROOM = 200
 _FOR_FILES = 0.6  # of the room, at most
-_WIDEST = 8  # a hit may take its share of so many
 
 # A drive's letter is part of the path. Clock text is none: a path has a folder, or a name that ends
 # like a file's, and does not begin like a date.
@@ -183,7 +182,7 @@ def _chosen(groups: Sequence[_Group], budget: int, handle: str | None) -> Shorte
     named, room = _named(groups, room)
     if room < 0:
         return None
-    width = max(120, room // _WIDEST)
+    width = widest([len(row.text) for index in named for row in groups[index].rows], room)
     where: list[tuple[int, int]] = []
     texts: list[str] = []
     for index in named:

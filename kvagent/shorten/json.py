@@ -6,11 +6,9 @@ of the largest array the rows are chosen; of an object the keys stand and its lo
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from math import isnan
 from typing import Any
 
 import orjson
@@ -20,14 +18,12 @@ from kvagent.shorten.json_tree import count_values, cut, fitted, shares
 from kvagent.shorten.json_values import documents, spelled
 from kvagent.shorten.marker import marker
 from kvagent.shorten.result import Shortened, Unit
-from kvagent.shorten.rows import Labels, choose, rows_of
+from kvagent.shorten.rows import Labels, choose, rows_of, special_rows, widest
 
 _LEAST_ROOM = 200  # with less, there is no structure to be shown
 _FEWEST_ITEMS = 5
 _FEWEST_ENTRIES = 20  # an object with so many objects in it is a collection under keys
-_ROWS_SEEN = 8  # a row may take its share of so many
 _LONGEST_LABEL = 40
-_RARE = 0.03
 _LABELS = ("id", "(key)", "key", "uuid", "number", "name", "path", "file", "title", "sha", "url")
 
 
@@ -205,7 +201,10 @@ def _chosen(
     rows = rows_of(texts, room, unit)
     if rows.room < 0:
         return None
-    last_line = choose(rows, _special(collection), _labels(collection))
+    special: Iterable[int] = ()
+    if collection.table is not None:
+        special = special_rows(list(zip(*collection.table.cells, strict=True)))
+    last_line = choose(rows, special, _labels(collection))
     standing = rows.kept()
     cut_ones = sum(row in were_cut for row in standing)
     kept = len(standing) - cut_ones
@@ -219,8 +218,7 @@ def _chosen(
 def _within(collection: _Collection, room: int) -> tuple[list[str], set[int]]:
     """The rows, those far longer than others with their long cells cut, and which those are."""
     texts = list(collection.rows)
-    usual = sorted(map(len, texts))[len(texts) // 2]
-    width = max(80, room // _ROWS_SEEN, min(2 * usual, room // 3))
+    width = widest(list(map(len, texts)), room)
     were_cut: set[int] = set()
     for index, text in enumerate(texts):
         if len(text) <= width:
@@ -261,36 +259,6 @@ def _labels(collection: _Collection) -> Labels | None:
         if short and "" not in texts and len(set(texts)) == len(texts):
             return Labels(columns[index], texts)
     return None
-
-
-def _special(collection: _Collection) -> Iterator[int]:
-    """Rows with the least and the most of a number, and with what is rare in a column of kinds."""
-    if collection.table is None:
-        return
-    for column in zip(*collection.table.cells, strict=True):
-        numbers = {row: _number(cell) for row, cell in enumerate(column)}
-        known = {row: value for row, value in numbers.items() if value is not None}
-        if len(known) * 2 > len(column):
-            if len(set(known.values())) > 2:
-                yield max(known, key=known.__getitem__)
-                yield min(known, key=known.__getitem__)
-            continue
-        counts = Counter(column)
-        if len(counts) <= max(_FEWEST_ITEMS, len(column) // 10):
-            rare = {cell for cell, count in counts.items() if count <= max(1, _RARE * len(column))}
-            first = {cell: row for row, cell in reversed(list(enumerate(column)))}
-            yield from (row for cell, row in first.items() if cell in rare)
-            yield from (row for cell, row in first.items() if cell not in rare)
-
-
-def _number(cell: str) -> float | None:
-    if not cell or cell[0] not in "0123456789-":
-        return None
-    try:
-        value = float(cell)
-    except ValueError:
-        return None
-    return None if isnan(value) else value
 
 
 # -- a value of which the keys stand

@@ -6,6 +6,8 @@ those that hold most of what cannot be guessed.
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -17,6 +19,10 @@ from kvagent.shorten.pieces import Pieces
 from kvagent.shorten.result import Unit
 from kvagent.shorten.selection import Selection
 
+_NUMBER = re.compile(r"\s*[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?\s*", re.ASCII)
+_KINDS = 8  # a column with so many different cells, or fewer, tells kinds
+_RARE = 0.03
+_ROWS_SEEN = 8  # a row may take its share of so many, however long the others are
 _ENDS, _ALARMS, _SPECIAL, _FOOTER = 0.1, 0.2, 0.2, 0.25  # shares of the room
 
 
@@ -105,6 +111,12 @@ def choose(rows: Selection, special: Iterable[int] = (), labels: Labels | None =
     return line(min(for_footer - 1, rows.room + len(first)))
 
 
+def widest(sizes: Sequence[int], room: int) -> int:
+    """How long a row may be: only one that is far longer than the others is cut."""
+    usual = sorted(sizes)[len(sizes) // 2] if sizes else 0
+    return max(80, room // _ROWS_SEEN, min(2 * usual, room // 3))
+
+
 def take_within(rows: Selection, wanted: Iterable[int], share: int) -> None:
     """Takes the rows `wanted`, in this order, that fit into `share` characters."""
     until = rows.room - share
@@ -120,3 +132,27 @@ def _from_both_ends(count: int) -> Iterator[int]:
     for rank in range(min(count // 2, 20)):
         yield rank
         yield count - 1 - rank
+
+
+def special_rows(columns: Sequence[Sequence[str]]) -> Iterator[int]:
+    """Rows with the least and the most of a number, and with what is rare in a column of kinds."""
+    for column in columns:
+        numbers = {
+            row: value for row, cell in enumerate(column) if (value := number_in(cell)) is not None
+        }
+        if len(numbers) * 2 > len(column):
+            if len(set(numbers.values())) > 2:
+                yield max(numbers, key=numbers.__getitem__)
+                yield min(numbers, key=numbers.__getitem__)
+            continue
+        counts = Counter(column)
+        if len(counts) <= max(_KINDS, len(column) // 10):
+            rare = max(1, _RARE * len(column))
+            first = {cell: row for row, cell in reversed(list(enumerate(column)))}
+            yield from (row for cell, row in first.items() if counts[cell] <= rare)
+            yield from (row for cell, row in first.items() if counts[cell] > rare)
+
+
+def number_in(cell: str) -> float | None:
+    """What a cell amounts to that is a number; None for anything else."""
+    return float(cell) if _NUMBER.fullmatch(cell) else None
