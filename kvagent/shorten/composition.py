@@ -11,7 +11,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from kvagent.shorten.density import Density
-from kvagent.shorten.identifiers import spaced, vocabulary_of
 from kvagent.shorten.marker import footer, marker
 from kvagent.shorten.pieces import Pieces
 from kvagent.shorten.result import Shortened, Unit
@@ -78,8 +77,7 @@ def _fill(
     selection.room -= for_footer
     for wish in wishes:
         _grant(selection, wish, int(room * wish.share))
-    spaced_text = spaced("\n".join(selection.pieces.texts) if told is None else told)
-    density = Density(selection, spaced_text.split("\n"), vocabulary_of(spaced_text))
+    density = Density(selection, "\n".join(selection.pieces.texts) if told is None else told)
     density.fill()
     last_line = _footer(selection, density, for_footer - 1)
     # What the footer did not need goes to more lines, and they may make it shorter still.

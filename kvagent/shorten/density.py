@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from heapq import heapify, heappop, heappush
+from itertools import accumulate
+from operator import sub
 
-from kvagent.shorten.identifiers import Vocabulary
+from kvagent.shorten.identifiers import LINE_END, identifiers, weights_of, words_of
 from kvagent.shorten.selection import Selection
 
 _MISSES = 30  # so many pieces that do not fit: the room is as good as full
+_AS_GOOD = 0.9  # of the best that may be left: not worth to look for a better one
 
 # Less of its worth the higher it stands in the heap; and the piece.
 _Entry = tuple[float, int]
@@ -17,25 +20,26 @@ _Entry = tuple[float, int]
 class Density:
     """The pieces of a selection that do not stand yet, the most telling for their length first.
 
-    A name counts only in the first piece that stands with it, so that each further piece adds
-    something.
+    A word counts only in the first piece that stands with it, so that each further piece adds
+    something. `told` is what the pieces tell, a line each.
     """
 
-    def __init__(
-        self, selection: Selection, spaced_lines: list[str], vocabulary: Vocabulary
-    ) -> None:
+    def __init__(self, selection: Selection, told: str) -> None:
         self._selection = selection
-        self._words = [line.split() for line in spaced_lines]
-        self._vocabulary = vocabulary
-        self._weights = dict(vocabulary.weights)  # of the words that do not stand
+        self._words = words = words_of(told)
+        self._ends = ends = [at for at, word in enumerate(words) if word == LINE_END]
+        self._weights = weights = weights_of(words)  # of the words that do not stand
+        weights[LINE_END] = 0
         for piece in selection.kept():
             self._cover(piece)
         # An upper bound for each piece; its true density is worked out when it is its turn.
-        weight = self._weights.__getitem__
-        bounds = [sum(map(weight, words)) for words in self._words]
+        sums = list(accumulate(map(weights.__getitem__, words)))
+        until = [sums[end] for end in ends]
+        self._bounds = list(map(sub, until, [0, *until]))
+        dearest = 1 + selection.gap
         self._heap: list[_Entry] = [
-            (-bound / dearest, piece)
-            for piece, (bound, dearest) in enumerate(zip(bounds, selection.dearest(), strict=True))
+            (-bound / (size + dearest), piece)
+            for piece, (bound, size) in enumerate(zip(self._bounds, selection.sizes, strict=True))
             if bound
         ]
         heapify(self._heap)
@@ -46,60 +50,47 @@ class Density:
 
         Gives whether there was any.
         """
-        selection, heap = self._selection, self._heap
+        selection, heap, stands = self._selection, self._heap, self._selection.stands
+        weight = self._weights.__getitem__
         taken = False
         missed: list[_Entry] = []
         while heap and len(missed) < _MISSES:
-            _, piece = heappop(heap)
-            if piece in selection:
+            piece = heappop(heap)[1]
+            if stands[piece]:
                 continue
-            entry = self._entry(piece)
-            if entry is None:
+            worth = sum(map(weight, set(self._words_in(piece))))
+            if not worth:
                 continue
-            if heap and entry > heap[0] and self._delays > 0:
+            density = -worth / max(1, selection.cost(piece))
+            if heap and density > _AS_GOOD * heap[0][0] and self._delays > 0:
                 self._delays -= 1
-                heappush(heap, entry)
+                heappush(heap, (density, piece))
             elif selection.take(piece):
                 taken = True
                 self._cover(piece)
-                self._nearer(piece - 1)
-                self._nearer(piece + 1)
+                if selection.gap:
+                    self._nearer(piece - 1)
+                    self._nearer(piece + 1)
             else:
-                missed.append(entry)
+                missed.append((density, piece))
         for entry in missed:
             heappush(heap, entry)
         return taken
 
     def left_out(self) -> Iterator[str]:
-        """The identifiers that do not stand, those worth most first."""
-        names, weights, spellings = (
-            self._vocabulary.names,
-            self._weights,
-            self._vocabulary.spellings,
-        )
-        for name in self._vocabulary.identifiers:
-            word = spellings[name][0] if name not in weights or name in names else name
-            if weights[word]:
-                yield name
+        """The identifiers that do not stand, those worth most for their length first."""
+        return identifiers(self._weights)
 
     def _nearer(self, piece: int) -> None:
         """A neighbour of what stands needs no gap of its own any more: it has become cheaper."""
-        selection = self._selection
-        if selection.gap and 0 <= piece < len(selection) and piece not in selection:
-            entry = self._entry(piece)
-            if entry is not None:
-                heappush(self._heap, entry)
-
-    def _entry(self, piece: int) -> _Entry | None:
-        worth = sum(map(self._weights.__getitem__, set(self._words[piece])))
-        return (-worth / max(1, self._selection.cost(piece)), piece) if worth else None
+        if 0 <= piece < len(self._ends) and not self._selection.stands[piece]:
+            bound = self._bounds[piece]
+            if bound:
+                heappush(self._heap, (-bound / max(1, self._selection.cost(piece)), piece))
 
     def _cover(self, piece: int) -> None:
-        weights, names = self._weights, self._vocabulary.names
-        for word in self._words[piece]:
-            if weights[word]:
-                weights[word] = 0
-                name = names.get(word)
-                if name is not None:
-                    for spelling in self._vocabulary.spellings[name]:
-                        weights[spelling] = 0
+        self._weights.update(dict.fromkeys(self._words_in(piece), 0))
+
+    def _words_in(self, piece: int) -> list[str]:
+        begin = self._ends[piece - 1] + 1 if piece else 0
+        return self._words[begin : self._ends[piece]]

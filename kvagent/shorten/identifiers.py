@@ -8,19 +8,21 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from math import sqrt
 
+LINE_END = "\0"
+
 # Everything but these separates words. A translation table of bytes is several times faster than a
 # regular expression; bytes over 127 are letters of other scripts, mostly, and stay as they are.
-_KEPT = frozenset(b"_./:\\@~+#%?&$-\n")
+_KEPT = frozenset(b"_./:\\@~-")
 _SEPARATED = bytes(
-    byte if byte >= 128 or bytes([byte]).isalnum() or byte in _KEPT else ord(" ")
+    byte if byte >= 128 or bytes([byte]).isalnum() or byte in _KEPT else 0 if byte == 10 else 32
     for byte in range(256)
 )
-_BEFORE, _BEHIND = ":\\+#%?&$-", ".:\\@+#%?&$-"  # punctuation, unless inside of a name
+# Punctuation at the end of a word is none of it. In this order: "(see a.py):" has two in a row.
+_PUNCTUATION = (b"\\ ", b": ", b". ", b"- ", b" -")
 _SHORTEST = 4
 _LONGEST = 160  # beyond it a word is data (base64, a signed URL), not a name
 
@@ -58,95 +60,84 @@ _WORTH = {
 _UNIT = 1000  # weights are whole numbers: their sum is the same in any order
 _ALREADY_LONG = 20  # so many characters more are worth as much as one more name
 _WORTH_NAMING = 300  # of what there are hundreds, a few dozen more or less say nothing
+_WORTH_MOST = 2000  # hardly a word of prose is, nor a number that is one of many
+_SHARED = -1  # the sign of a weight that all words of its kind share
 _DIGITS = bytes.maketrans(b"123456789", b"000000000")
 
 
-def spaced(text: str) -> str:
-    """`text` with spaces for all that separates words; its line feeds stay where they are."""
-    separated = text.encode("utf-8", "surrogatepass").translate(_SEPARATED)
-    result = separated.decode("utf-8", "surrogatepass")
-    if "\\" in result:  # text within JSON: "first line\nsecond line"
-        result = result.replace("\\n", "  ").replace("\\t", "  ").replace("\\r", "  ")
-    return result
+def words_of(text: str) -> list[str]:
+    """The words of `text` in order, with `LINE_END` behind those of each line."""
+    data = text.encode("utf-8", "surrogatepass")
+    if b"\\" in data:  # text within JSON: "first line\\nsecond line"
+        data = data.replace(b"\\n", b"  ").replace(b"\\t", b"  ").replace(b"\\r", b"  ")
+    data = data.translate(_SEPARATED).replace(b"\0", b" \0 ") + b" \0"
+    for punctuation in _PUNCTUATION:
+        data = data.replace(punctuation, b"  ")
+    return data.decode("utf-8", "surrogatepass").split()
 
 
-@dataclass(frozen=True, slots=True)
-class Vocabulary:
-    """The words of a text, and what they tell.
+def weights_of(words: Iterable[str]) -> dict[str, int]:
+    """What each distinct word is worth, 0 if it tells nothing.
 
-    weights      what each word is worth, 0 if it tells nothing: the more, the more telling its kind,
-                 the longer it is, and the fewer others have its shape (all digits alike)
-    names        of the words with punctuation around a name, and of the names that stand so as well
-                 as without: the name
-    spellings    the words that stand for each of these names
-    identifiers  the names that are more than a word of prose, those worth most for their length
-                 first, and equals in the order of the text
+    The more, the more telling its kind, the longer it is, and the fewer others have its shape (all
+    digits alike).
     """
+    distinct = list(dict.fromkeys(words))
+    shapes = _shapes(distinct)
+    counts = Counter(shapes)
+    worth = dict(zip(counts, map(_weight, counts), strict=True))
+    # The letters of a hash say no more than its digits: all of them share their rarity.
+    shared = [shape for shape, weight in worth.items() if weight < 0]
+    rarity = sqrt(sum(map(counts.__getitem__, shared)))
+    for shape in shared:
+        worth[shape] = int(_SHARED * worth[shape] / rarity)
+    if len(counts) < len(distinct):
+        many = {shape: count for shape, count in counts.items() if count > 1}
+        for shape in many.keys() - shared:
+            worth[shape] = int(worth[shape] / sqrt(many[shape]))
+    return dict(zip(distinct, map(worth.__getitem__, shapes), strict=True))
 
-    weights: dict[str, int]
-    names: dict[str, str]
-    spellings: dict[str, list[str]]
-    identifiers: Sequence[str]
+
+def identifiers(weights: Mapping[str, int]) -> Iterator[str]:
+    """The names among the words that are worth naming, those worth most first."""
+    most = [word for word, weight in weights.items() if weight >= _WORTH_MOST]
+    yield from _ranked(most, weights)
+    less = [word for word, weight in weights.items() if _WORTH_NAMING <= weight < _WORTH_MOST]
+    yield from _ranked(less, weights)
 
 
-def vocabulary_of(spaced_text: str) -> Vocabulary:
-    """Looks at every distinct word of a text as `spaced` gives it."""
-    words = list(dict.fromkeys(spaced_text.split()))
-    shapes = _shapes(words)
-    worth, namable = _worth(Counter(shapes))
-    weights = dict(zip(words, map(worth.__getitem__, shapes), strict=True))
-    names: dict[str, str] = {}
-    spellings: dict[str, list[str]] = {}
-    ranks: dict[str, float] = {}
-    for (word, weight), shape in zip(weights.items(), shapes, strict=True):
-        if not weight:
-            continue
-        name = word
-        if not word.isalnum():
-            name = _name(word)
-            if name != word:
-                names[word] = name
-                spellings.setdefault(name, []).append(word)
-        if shape in namable:
-            ranks[name] = weight / (len(name) + len(", "))
-    for name, spelled in spellings.items():
-        if name in weights:
-            names[name] = name
-            spelled.append(name)
-    return Vocabulary(weights, names, spellings, sorted(ranks, key=ranks.__getitem__, reverse=True))
+def _ranked(words: Iterable[str], weights: Mapping[str, int]) -> list[str]:
+    """The names in the words, those worth most for their length first."""
+    ranks = {
+        _name(word): -weights[word] / (len(word) + len(", "))
+        for word in words
+        if not _is_prose(word)
+    }
+    return sorted(ranks, key=ranks.__getitem__)
 
 
 def _shapes(words: Iterable[str]) -> list[str]:
     """For each word, the same with every digit a 0: words of one shape are of one kind."""
     joined = "\n".join(words).encode("utf-8", "surrogatepass").translate(_DIGITS)
-    return joined.decode("utf-8", "surrogatepass").split()
+    return joined.decode("utf-8", "surrogatepass").split("\n")
 
 
-def _worth(counts: Counter[str]) -> tuple[dict[str, int], set[str]]:
-    """What a word of each shape is worth, and the shapes that are worth naming."""
-    kinds = {shape: _kind(shape) for shape in counts}
-    # The letters of a hash say no more than its digits: all of them share their rarity.
-    hashes = sum(count for shape, count in counts.items() if kinds[shape] == "hash")
-    worth: dict[str, int] = {}
-    namable: set[str] = set()
-    for shape, count in counts.items():
-        kind = kinds[shape]
-        weight = _UNIT * _WORTH[kind]
-        if kind != "prose":
-            if count > 1 or kind == "hash":
-                weight /= sqrt(hashes if kind == "hash" else count)
-            if weight >= _WORTH_NAMING:
-                namable.add(shape)
-        worth[shape] = int(weight * (1 + len(shape) / _ALREADY_LONG))
-    return worth, namable
+@lru_cache(maxsize=1 << 15)  # the texts of a conversation are made of the same words
+def _weight(shape: str) -> int:
+    """What a word is worth if no other has its shape; negative if all of its kind share that."""
+    kind = _kind(shape.strip(".:-\\"))
+    weight = int(_UNIT * _WORTH[kind] * (1 + len(shape) / _ALREADY_LONG))
+    return _SHARED * weight if kind == "hash" else weight
 
 
-@lru_cache(maxsize=1 << 15)  # many texts of a conversation are made of the same words
-def _kind(word: str) -> str:
-    shape = word.lstrip(_BEFORE).rstrip(_BEHIND)
+def _is_prose(word: str) -> bool:
+    return word.isalpha() and (word[1:] == word[1:].lower() or word.isupper())
+
+
+def _kind(shape: str) -> str:
     if not _SHORTEST <= len(shape) <= _LONGEST:
         return "none"
-    if shape.isalpha() and (shape[1:] == shape[1:].lower() or shape.isupper()):
+    if _is_prose(shape):
         return "prose"
     if shape.endswith(_EXCEPTIONS) and shape.rpartition(".")[2][0].isupper():
         return "exception"
@@ -159,10 +150,8 @@ def _kind(word: str) -> str:
 
 
 def _name(word: str) -> str:
-    name = word.lstrip(_BEFORE).rstrip(_BEHIND)
-    if ":" in name:
-        if "://" in name:  # its query may have been cut where words are separated
-            return name.partition("?")[0]
+    name = word.lstrip("-:").rstrip(".:-\\")
+    if ":" in name and "://" not in name:
         place = _PLACE.match(name)
         return place[0] if place is not None else name
     return name

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 
 from kvagent.shorten.alarms import alarms
 from kvagent.shorten.density import Density
-from kvagent.shorten.identifiers import spaced, vocabulary_of
 from kvagent.shorten.marker import footer
 from kvagent.shorten.pieces import Pieces
 from kvagent.shorten.result import Unit
@@ -94,8 +93,7 @@ def choose(rows: Selection, special: Iterable[int] = (), labels: Labels | None =
     take_within(rows, _from_both_ends(len(rows)), int(room * _ENDS))
     take_within(rows, alarms(texts), int(room * _ALARMS))
     take_within(rows, special, int(room * _SPECIAL))
-    spaced_text = spaced("\n".join(texts))
-    density = Density(rows, spaced_text.split("\n"), vocabulary_of(spaced_text))
+    density = Density(rows, "\n".join(texts))
 
     def line(room: int) -> str:
         if labels is not None:

@@ -15,16 +15,17 @@ class Selection:
 
     `room` is what is left; `take` keeps it from falling below zero. `gap` is the most that the
     words in the place of a gap take: none where the lines are numbered and so tell it themselves.
+    `sizes` are the characters of each piece and its line feed; `stands` is 1 for those that stand.
     """
 
     def __init__(self, pieces: Pieces, unit: Unit, room: int) -> None:
         """Nothing stands yet; `room` becomes negative if it does not even hold the gap for all."""
         self.pieces = pieces
         self.unit = unit
-        self._kept = bytearray(len(pieces))
-        self._sizes = [len(text) + 1 for text in pieces.texts]
+        self.stands = bytearray(len(pieces))
+        self.sizes = [len(text) + 1 for text in pieces.texts]
         for piece in pieces.times:
-            self._sizes[piece] = len(pieces.shown(piece)) + 1
+            self.sizes[piece] = len(pieces.shown(piece)) + 1
         self.gap = 0 if pieces.numbered else self._widest_gap()
         self.room = room - self.gap
 
@@ -37,48 +38,44 @@ class Selection:
         return widest + 1
 
     def __len__(self) -> int:
-        return len(self._kept)
+        return len(self.stands)
 
     def __contains__(self, piece: int) -> bool:
-        return bool(self._kept[piece])
+        return bool(self.stands[piece])
 
     def kept(self) -> list[int]:
         """The pieces that stand, in order."""
-        return list(compress(range(len(self._kept)), self._kept))
+        return list(compress(range(len(self.stands)), self.stands))
 
     def cost(self, piece: int) -> int:
         """The characters that taking a piece would use: none or fewer where it closes a gap."""
         gaps = -1
-        gaps += piece > 0 and not self._kept[piece - 1]
-        gaps += piece + 1 < len(self._kept) and not self._kept[piece + 1]
-        return self._sizes[piece] + gaps * self.gap
-
-    def dearest(self) -> list[int]:
-        """The most that taking each piece can cost: its characters and one more gap."""
-        return [size + self.gap for size in self._sizes]
+        gaps += piece > 0 and not self.stands[piece - 1]
+        gaps += piece + 1 < len(self.stands) and not self.stands[piece + 1]
+        return self.sizes[piece] + gaps * self.gap
 
     def take(self, piece: int) -> bool:
         """Lets a piece stand if there is room for it; True if it stands now."""
-        if not self._kept[piece]:
+        if not self.stands[piece]:
             cost = self.cost(piece)
             if cost > self.room:
                 return False
-            self._kept[piece] = 1
+            self.stands[piece] = 1
             self.room -= cost
         return True
 
     def extend(self) -> None:
         """Fills the room from the two ends of the text."""
-        forward, backward = self._kept.find(0), self._kept.rfind(0)
+        forward, backward = self.stands.find(0), self.stands.rfind(0)
         while forward >= 0 and self.take(forward):
-            forward = self._kept.find(0, forward)
+            forward = self.stands.find(0, forward)
         while backward >= 0 and self.take(backward):
-            backward = self._kept.rfind(0, 0, backward)
+            backward = self.stands.rfind(0, 0, backward)
 
     def close_narrow_gaps(self) -> None:
         """Takes what is no longer than the words that would stand in its place."""
         for begin, end in list(self._gaps()):
-            if end - begin < self.gap and sum(self._sizes[begin:end]) <= self.gap:
+            if end - begin < self.gap and sum(self.sizes[begin:end]) <= self.gap:
                 for piece in range(begin, end):
                     self.take(piece)
 
@@ -96,7 +93,7 @@ class Selection:
 
     def standing(self) -> str:
         """The pieces that stand, without the gaps."""
-        return "\n".join(compress(self.pieces.texts, self._kept))
+        return "\n".join(compress(self.pieces.texts, self.stands))
 
     def text(self) -> str:
         """The pieces that stand, with a marker in place of each gap."""
@@ -110,12 +107,12 @@ class Selection:
         return "".join(parts).removesuffix("\n")
 
     def _gaps(self) -> Iterator[tuple[int, int]]:
-        begin = self._kept.find(0)
+        begin = self.stands.find(0)
         while begin >= 0:
-            end = self._kept.find(1, begin)
+            end = self.stands.find(1, begin)
             end = end if end >= 0 else len(self)
             yield begin, end
-            begin = self._kept.find(0, end)
+            begin = self.stands.find(0, end)
 
     def _stretch(self, begin: int, end: int) -> Iterator[str]:
         for piece in range(begin, end):

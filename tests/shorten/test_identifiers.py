@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from kvagent.shorten.identifiers import spaced, vocabulary_of
+from kvagent.shorten.identifiers import identifiers as ranked
+from kvagent.shorten.identifiers import weights_of, words_of
 
 
 def identifiers(text: str) -> list[str]:
-    return list(vocabulary_of(spaced(text)).identifiers)
+    return list(ranked(weights_of(words_of(text))))
 
 
 @pytest.mark.parametrize(
