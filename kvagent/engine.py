@@ -28,11 +28,12 @@ from kvagent.backends import (
     probe,
     usage_of,
 )
-from kvagent.chat import ChatReply, ChatRequest, Doubt, shown, with_text_appended
+from kvagent.bill import saved_tokens
+from kvagent.chat import ChatReply, ChatRequest, Doubt, shown, text_of, with_text_appended
 from kvagent.entry import Facts, Head, Reply, Sent
 from kvagent.events import Bypassed, Edited, Event, Overflowed, Part, PrefixBroken
 from kvagent.fingerprint import digest, identity, meaning
-from kvagent.flow import Answer, Ask, Call, Flow, made
+from kvagent.flow import Answer, Ask, Call, Flow, Settle, made
 from kvagent.form import Form, continued, resumable, written
 from kvagent.head import HeadReader, HeadView
 from kvagent.hints import Hinter, added
@@ -40,11 +41,14 @@ from kvagent.ledger import Ledger, Tree
 from kvagent.limits import Limits
 from kvagent.mender import Mender, with_opening, with_switches
 from kvagent.meter import Meter, part_of
-from kvagent.policy import Policy
+from kvagent.policy import Policy, Recall
+from kvagent.recall import RECALL, TOOL, LostHandle, exchange, is_recalled, visible
+from kvagent.recall import part_of as part_of_text
 from kvagent.recognise import Match, recognise, reopened
 from kvagent.resume import Resumable, Resumables
 from kvagent.seal import check_pairs, head_break, message_break, repairs
 from kvagent.session import current_session
+from kvagent.shorten import shorten
 from kvagent.stages import DEFAULT_STAGES, Fresh, Stage, Turn, echo, pin_head
 from kvagent.stores import Store, open_store
 from kvagent.tokens import count_tokens
@@ -58,6 +62,16 @@ _SMALLER = 1
 # What a chat template writes around a message.
 _MESSAGE_TOKENS = 4
 _HEADS = 64
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """What the model asked of kvagent within a turn, and was told."""
+
+    messages: tuple[Mapping[str, Any], ...] = ()
+    shown: str = ""
+    """Text that was streamed to the caller before the last of these questions."""
+    times: int = 0
 
 
 def _settle_nothing(reply: ChatReply, ttft_s: float | None) -> None:
@@ -111,7 +125,10 @@ class Engine:
         self.meter = Meter(self.policy.warn_at, None if kv is None else kv_bytes(kv))
         self.server: Server | None = None
         """What the server is and how large its window; None until it was asked."""
-        self._reader = HeadReader(self.policy.volatile.patterns, PROMPT_KEYS)
+        offered = self.policy.recall is not None and self.policy.mode == "full"
+        self._reader = HeadReader(
+            self.policy.volatile.patterns, PROMPT_KEYS, TOOL if offered else None
+        )
         self._mender = Mender(self.policy.mend, self.store)
         self._hinter = Hinter(self.policy.hints)
         self._limits = Limits()
@@ -151,17 +168,63 @@ class Engine:
             return _settle_nothing
         for event in plan.events:
             self._emit(event)
-        sent = plan
+        return self._settling(plan, _Asked())
+
+    def _settling(self, plan: _Plan, asked: _Asked) -> Settle:
+        """How to settle a reply: with a further call, where the model asked kvagent something."""
 
         def settle(reply: ChatReply, ttft_s: float | None) -> Flow | None:
             try:
-                self._settle(sent, reply, ttft_s)
+                if self._is_for_kvagent(reply, asked):
+                    return self._answering(plan, self._answered(plan, reply, asked))
+                self._settle(plan, reply, ttft_s, asked)
             except Exception as error:
                 logger.exception("kvagent failed on a reply; the caller has it unchanged")
                 self._emit(Bypassed("an error inside kvagent", error))
             return None
 
         return settle
+
+    def _is_for_kvagent(self, reply: ChatReply, asked: _Asked) -> bool:
+        recall = self._answers
+        if recall is None or not reply.complete or asked.times >= recall.max_calls:
+            return False
+        return len(reply.messages) == 1 and is_recalled(reply)
+
+    @property
+    def _answers(self) -> Recall | None:
+        """How calls of ``kvagent_recall`` are answered here; None where the agent does it."""
+        recall = self.policy.recall if self.policy.mode == "full" else None
+        return recall if recall is not None and recall.answer == "kvagent" else None
+
+    def _answered(self, plan: _Plan, reply: ChatReply, asked: _Asked) -> _Asked:
+        """The model's question and the answer, beside those before."""
+        if reply.counts:
+            self.meter.account.own(usage_of(reply.counts))
+        message = reply.messages[0]
+
+        def recall(handle: str, **part: str) -> str:
+            return self.recall(handle, namespace=plan.namespace, **part)
+
+        told = exchange(message, recall, self._fit)
+        shown = text_of(message) if plan.turn.request.body.get("stream") else ""
+        return _Asked((*asked.messages, *told), asked.shown + shown, asked.times + 1)
+
+    def _fit(self, text: str) -> str:
+        """A recalled text as far as the policy allows."""
+        assert self.policy.recall is not None
+        most = self.policy.recall.max_tokens
+        tokens = count_tokens(text)
+        return text if tokens <= most else shorten(text, len(text) * most // tokens).text
+
+    def _answering(self, plan: _Plan, asked: _Asked) -> Flow:
+        """The same request again, with what the model asked and was told behind it."""
+        further = replace(plan, form=plan.form.with_more(asked.messages), events=[])
+        answer = yield self._call(further, plan.turn.request.raw)
+        if answer.status >= 400:
+            self._tell_overflow(plan, answer.status, answer.error)
+            return _settle_nothing
+        return self._settling(plan, asked)
 
     def _ready(
         self, body: bytes, session: str | None
@@ -215,22 +278,34 @@ class Engine:
         """Whether the server was not asked yet."""
         return self._to_probe
 
-    def recall(self, handle: str, *, namespace: str | None = None) -> str:
-        """The original of a text that was shortened; ``KeyError`` when it is not kept (any more)."""
+    def recall(
+        self,
+        handle: str,
+        *,
+        lines: str | tuple[int, int] | int | None = None,
+        query: str | None = None,
+        namespace: str | None = None,
+    ) -> str:
+        """The original of a text that was shortened, as it was.
+
+        ``lines`` ("120-240", or a pair, from 1) gives only these; ``query`` only the lines that
+        hold it, each with its number. ``KeyError`` when the original is not kept (any more),
+        ``ValueError`` for lines that it does not have.
+        """
         found = self.store.get(self._namespace(namespace), b"original:" + handle.encode())
         if not found:
-            raise KeyError(
+            raise LostHandle(
                 f"kvagent keeps no original under {handle!r}: it was stored elsewhere, in another "
                 "namespace, or left the store when it was full"
             )
-        return found[0].decode()
+        return part_of_text(found[0].decode(), lines, query)
 
     def rewrite(self, body: bytes) -> bytes:
         """What would go out for a recorded request, taking it for answered; raises ``Doubt``."""
         plan = made(self._prepare(body, None))
         for event in plan.events:
             self._emit(event)
-        self._settle(plan, ChatReply(), None)
+        self._settle(plan, ChatReply(), None, _Asked())
         return body if self.policy.mode == "observe" else plan.form.body
 
     # -- preparing
@@ -392,6 +467,8 @@ class Engine:
                 edit.saved_tokens,
                 applied,
                 edit.detail,
+                edit.freed_tokens,
+                edit.cost_tokens,
             )
             for edit in (*repairs(turn, match, raws), *turn.edits)
         ]
@@ -443,7 +520,8 @@ class Engine:
         if opened is not switched:
             plan.events.append(Edited(plan.conversation, "mend", "system_message", 0))
         body = added(opened, fields)
-        return Call(body, form.changed or body is not form.body, headers)
+        withheld = frozenset((RECALL,)) if self._answers is not None else frozenset()
+        return Call(body, form.changed or body is not form.body, headers, withheld)
 
     # -- settling
 
@@ -472,7 +550,7 @@ class Engine:
                 )
             )
 
-    def _settle(self, plan: _Plan, reply: ChatReply, ttft_s: float | None) -> None:
+    def _settle(self, plan: _Plan, reply: ChatReply, ttft_s: float | None, asked: _Asked) -> None:
         turn = plan.turn
         usage = usage_of(reply.counts) if reply.counts else Usage(None, None, None, None)
         if reply.counts and self.server is not None:
@@ -509,15 +587,38 @@ class Engine:
         )
         if sent and usage.prompt_tokens is not None:
             sent[-1] = replace(sent[-1], tokens=usage.prompt_tokens)
-        replies = [Reply.of(message) for message in reply.messages] if reply.complete else []
+        replies: list[Reply] = []
+        if reply.complete:
+            seen = visible(reply.messages, asked.shown)
+            replies = [
+                Reply.of(message, asked.messages, caller_has)
+                for message, caller_has in zip(reply.messages, seen, strict=True)
+            ]
         tip = turn.tree.extend(
             turn.past, sent, turn.head, turn.told, plan.session, facts, replies, turn.revision
         )
         record = resumable(plan.form, turn, plan.match, (plan.namespace, plan.session), tip)
         if record is not None:
             self._resumables.keep(record, instead_of=plan.before)
+        self._account(plan, usage, added)
         for event in events:
             self._emit(event)
+
+    def _account(self, plan: _Plan, usage: Usage, added: Mapping[Part, int]) -> None:
+        """The turn's place in the bill."""
+        cost = sum(edit.cost_tokens for edit in plan.turn.edits)
+        lost = sum(event.lost_tokens for event in plan.events if isinstance(event, PrefixBroken))
+        if usage.prompt_tokens is not None and usage.cached_tokens is not None:
+            prefilled = usage.prompt_tokens - usage.cached_tokens
+        else:
+            echoed = (
+                plan.turn.past.replies and plan.turn.tail and plan.turn.tail[0].role == "assistant"
+            )
+            known = added.get("assistant", 0) if echoed else 0
+            prefilled = sum(added.values()) - known + cost + lost
+        without = max(0, prefilled + saved_tokens(plan.events) - cost)
+        freed = sum(edit.freed_tokens for edit in plan.turn.edits)
+        self.meter.account.request(prefilled, without, freed, cost)
 
     def _tokens(self, part: Part, sent: bytes, counted: bool) -> int:
         """What a message weighs until the server's next count corrects it."""

@@ -87,11 +87,20 @@ class Reply:
     """A message that the server generated, and that may come back."""
 
     meaning: bytes
+    """Of the message as the caller has it."""
     message: Mapping[str, Any]
+    before: tuple[Mapping[str, Any], ...] = ()
+    """Messages in front of it that the caller never saw: what the model asked of kvagent."""
 
     @classmethod
-    def of(cls, message: Mapping[str, Any]) -> Reply:
-        return cls(meaning(message), message)
+    def of(
+        cls,
+        message: Mapping[str, Any],
+        before: tuple[Mapping[str, Any], ...] = (),
+        seen: Mapping[str, Any] | None = None,
+    ) -> Reply:
+        """``seen`` is the message as the caller has it, where that is another."""
+        return cls(meaning(message if seen is None else seen), message, before)
 
 
 @dataclass(frozen=True, slots=True)

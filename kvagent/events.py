@@ -41,7 +41,8 @@ class Edited:
 
     conversation: str
     stage: str
-    """The stage that did it: ``replay``, ``pin_head``, ``echo``, ``evict``, or a custom one's."""
+    """The stage that did it: ``replay``, ``pin_head``, ``echo``, ``evict``, ``clear``, ``compact``,
+    or a custom one's."""
     cause: Cause | str
     index: int
     """The first message concerned, counted as the agent sent them; tools count as message 0."""
@@ -52,6 +53,10 @@ class Edited:
     applied: bool = True
     """False in observe mode: the bytes went out as they came."""
     detail: str = ""
+    freed_tokens: int = 0
+    """How much shorter the prompt is from now on, about: saved as KV memory on every later turn."""
+    cost_tokens: int = 0
+    """Cached tokens behind the edit, about, that are prefilled again because of it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
+from kvagent.chat import ChatRequest
 from kvagent.entry import Entry
+from kvagent.fingerprint import identity
 from kvagent.recognise import Match
 from kvagent.resume import Resumable, split
 from kvagent.revision import forms_of
@@ -21,6 +24,17 @@ class Form:
     went_end: int | None
     changed: bool
 
+    def with_more(self, messages: Sequence[Mapping[str, Any]]) -> Form:
+        """The body with messages behind those that it has; ``Doubt`` where it cannot be."""
+        if self.went_end is None:
+            request = ChatRequest.parse(self.body)
+            came = [identity(message) for message in request.messages]
+            body = request.rewritten(came, [*came, *map(identity, messages)], None)
+        else:
+            end = self.went_end
+            body = b",".join((self.body[:end], *map(identity, messages))) + self.body[end:]
+        return Form(body, None, None, changed=True)
+
 
 def written(turn: Turn, raws: Sequence[bytes]) -> Form:
     """The body with all its messages."""
@@ -28,10 +42,10 @@ def written(turn: Turn, raws: Sequence[bytes]) -> Form:
     frozen = forms_of((entry.sent for entry in turn.past.path()), turn.revision)
     sent = [*head.system, *frozen, *(fresh.sent for fresh in turn.tail if not fresh.left_out)]
     came = [*view.raws, *raws]
-    if sent == came and head.tools == view.tools:
+    if sent == came and head.tools == view.came_tools:
         end = split(request.raw, came)
         return Form(request.raw, end, end, changed=False)
-    tools = None if head.tools == view.tools else head.tools
+    tools = None if head.tools == view.came_tools else head.tools
     body = request.rewritten(came, sent, tools)
     return Form(body, split(request.raw, came), split(body, sent), changed=True)
 

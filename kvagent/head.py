@@ -45,6 +45,8 @@ class HeadView:
     skeleton: bytes
     """The meaning of them all."""
     tools: bytes | None
+    came_tools: bytes | None
+    """The tools as the agent sent them: ``tools`` may have one of kvagent's own."""
     tool_forms: Mapping[bytes, bytes]
     """Identity of each tool by its meaning, in the order sent."""
     options: Mapping[str, bytes]
@@ -108,8 +110,16 @@ class HeadView:
 class HeadReader:
     """Reads heads; one that came before is not read again."""
 
-    def __init__(self, patterns: Sequence[str], option_keys: frozenset[str]) -> None:
+    def __init__(
+        self,
+        patterns: Sequence[str],
+        option_keys: frozenset[str],
+        own_tool: Mapping[str, Any] | None = None,
+    ) -> None:
+        """``own_tool`` is put behind the agent's tools, where there are some."""
         self._reader = Reader(patterns)
+        self._own_tool = identity(own_tool) if own_tool is not None else b""
+        self._own_name = own_tool["function"]["name"] if own_tool is not None else None
         self._option_keys = option_keys
         self._views: OrderedDict[tuple[object, ...], HeadView] = OrderedDict()
         self._tool_meaning = lru_cache(maxsize=4096)(_tool_meaning)
@@ -118,6 +128,9 @@ class HeadReader:
         """The head of a request."""
         raws = tuple(identity(message) for message in request.messages[: request.head_size])
         tool_raws = tuple(identity(tool) for tool in request.tools)
+        came = len(tool_raws)
+        if came and self._own_tool and not any(map(self._is_own, request.tools)):
+            tool_raws += (self._own_tool,)
         options = {
             key: orjson.dumps(request.body[key], option=orjson.OPT_SORT_KEYS)
             for key in self._option_keys & request.body.keys()
@@ -125,7 +138,7 @@ class HeadReader:
         name = (raws, tool_raws, request.body.get("tools") is None, tuple(sorted(options.items())))
         view = self._views.get(name)
         if view is None:
-            view = self._views[name] = self._read(request, raws, tool_raws, options)
+            view = self._views[name] = self._read(request, raws, tool_raws, came, options)
             while len(self._views) > _VIEWS:
                 try:
                     self._views.popitem(last=False)
@@ -138,6 +151,7 @@ class HeadReader:
         request: ChatRequest,
         raws: tuple[bytes, ...],
         tool_raws: tuple[bytes, ...],
+        came: int,
         options: Mapping[str, bytes],
     ) -> HeadView:
         messages = tuple(request.messages[: request.head_size])
@@ -158,6 +172,7 @@ class HeadReader:
             )
             for message, parts in zip(messages, lines, strict=True)
         )
+        no_tools = request.body.get("tools") is None
         return HeadView(
             messages=messages,
             raws=raws,
@@ -168,10 +183,15 @@ class HeadReader:
             ),
             meanings=meanings,
             skeleton=digest(*meanings),
-            tools=None if request.body.get("tools") is None else b"[" + b",".join(tool_raws) + b"]",
+            tools=None if no_tools else b"[" + b",".join(tool_raws) + b"]",
+            came_tools=None if no_tools else b"[" + b",".join(tool_raws[:came]) + b"]",
             tool_forms=self._tool_forms(tool_raws),
             options=options,
         )
+
+    def _is_own(self, tool: Mapping[str, Any]) -> bool:
+        function = tool.get("function")
+        return isinstance(function, Mapping) and function.get("name") == self._own_name
 
     def _tool_forms(self, tools: Sequence[bytes]) -> dict[bytes, bytes]:
         forms: dict[bytes, bytes] = {}

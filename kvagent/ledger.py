@@ -26,6 +26,7 @@ from kvagent.records import (
     read_head,
     read_replies,
     read_revision,
+    reply_record,
     revision_record,
 )
 from kvagent.revision import Revision
@@ -131,7 +132,7 @@ class Tree:
                 if all(reply.meaning != known.meaning for known in entry.replies):
                     entry.replies = (*entry.replies, reply)[-REPLIES:]
                     self.answered[reply.meaning] = entry
-                    records.append((b"reply:" + entry.key, orjson.dumps(reply.message)))
+                    records.append((b"reply:" + entry.key, reply_record(reply)))
             self.ledger.touch(self, entry)
         if self.store.durable and records:
             self.store.batch(self.namespace, records)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from threading import Lock
 
 from kvagent.backends import Server, Usage
+from kvagent.bill import Account, Bill
 from kvagent.entry import Facts
 from kvagent.events import Event, Part, TurnFinished, WindowFilling
 from kvagent.missed import Misses
@@ -39,6 +40,7 @@ class Meter:
         self._warn_at = sorted(warn_at)
         self._ratio: dict[Part, float] = dict.fromkeys(_PARTS, _TOKENS_PER_BYTE)
         self._misses = Misses()
+        self.account = Account()
         self.scale = 1.0
         """Tokens of this server for one of the general tokenizer, which counts where it must be
         known before sending how long a prompt is."""
@@ -49,6 +51,10 @@ class Meter:
         self.completion_tokens = 0
         self._told_of = 0
         """Prompt tokens of the requests of which the server said how many were cached."""
+
+    def bill(self) -> Bill:
+        """Prefill with kvagent, its own calls included, and about what it would be without."""
+        return self.account.bill()
 
     @property
     def hit_rate(self) -> float | None:

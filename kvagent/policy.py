@@ -229,6 +229,54 @@ class Evict(_Model):
     """Tools whose results are never shortened."""
 
 
+class Clear(_Model):
+    """Replace old tool results by short stubs, many at once: one prefix break.
+
+    It is done when the window would be too full, and, where the cost of carrying a token is known,
+    when carrying them on has cost about as much as clearing them.
+    """
+
+    keep: Annotated[int, Field(ge=0)] = 3
+    """So many of the newest tool results are left as they are."""
+    exclude_tools: tuple[str, ...] = ("kvagent_recall",)
+    """Tools whose results are never cleared."""
+    clear_tool_inputs: bool = True
+    """Long arguments of old calls are shortened too."""
+    clear_at_least: Annotated[int, Field(ge=0)] | None = None
+    """Tokens that a batch has to free, or it is not made; None: a twentieth of the window."""
+    carry_cost: Annotated[float, Field(ge=0, lt=1)] | None = None
+    """What it costs to carry one cached token for one turn, in tokens of prefill; None learns it
+    from the server's timings, and clears for the window's sake alone until it knows."""
+
+
+class Compact(_Model):
+    """Replace old turns by a record: facts kept verbatim, and a narrative if there is a summarizer.
+
+    It is done when clearing does not make enough room.
+    """
+
+    keep_turns: Annotated[int, Field(ge=1)] = 4
+    """So many of the newest replies, with their results, are left as they are."""
+    budget: Annotated[float, Field(gt=0, le=0.5)] = 0.15
+    """The share of the window that all records together may take."""
+    max_tokens: Annotated[int, Field(ge=200)] = 2_000
+    """How long a narrative may be."""
+    background: bool = True
+    """Ask for the narrative before it is needed, while the agent goes on."""
+
+
+class Recall(_Model):
+    """Give the model the tool ``kvagent_recall``, which gets back what was shortened."""
+
+    answer: Literal["kvagent", "agent"] = "kvagent"
+    """Who answers its calls: kvagent within the turn, so that the agent never sees them, or the
+    agent, with ``engine.recall``."""
+    max_calls: Annotated[int, Field(ge=1)] = 8
+    """How often the model may ask within one turn."""
+    max_tokens: Annotated[int, Field(ge=200)] = 4_000
+    """How much it is told at a time."""
+
+
 class KV(_Model):
     """What the model keeps of each token, so that events say what a conversation weighs."""
 
@@ -291,6 +339,9 @@ class Policy(_Model):
     volatile: Volatile = Field(default_factory=Volatile)
     echo: Echo | None = Field(default_factory=Echo)
     evict: Evict | None = Field(default_factory=Evict)
+    clear: Clear | None = Field(default_factory=Clear)
+    compact: Compact | None = Field(default_factory=Compact)
+    recall: Recall | None = None
     kv: KV | None = None
     mend: Mend | None = Field(default_factory=Mend)
     template: Path | None = None

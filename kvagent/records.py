@@ -33,13 +33,29 @@ def entry_record(entry: Entry, head: bytes) -> bytes:
     )
 
 
+def reply_record(reply: Reply) -> bytes:
+    """A reply as JSON: the message, and beside it what the caller has not seen, if there is some."""
+    if not reply.before:
+        return orjson.dumps(reply.message)
+    return orjson.dumps(
+        {"message": reply.message, "before": reply.before, "meaning": reply.meaning.hex()}
+    )
+
+
+def _read_reply(record: bytes) -> Reply:
+    data = orjson.loads(record)
+    if "before" not in data:
+        return Reply.of(data)
+    return Reply(bytes.fromhex(data["meaning"]), data["message"], tuple(data["before"]))
+
+
 def read_replies(records: Sequence[bytes]) -> tuple[Reply, ...]:
     """The newest replies of those stored; one that cannot be read is left out."""
     replies: list[Reply] = []
     for record in records[-REPLIES:]:
         try:
-            replies.append(Reply.of(orjson.loads(record)))
-        except (AttributeError, TypeError, ValueError):
+            replies.append(_read_reply(record))
+        except (AttributeError, LookupError, TypeError, ValueError):
             logger.debug("a reply in the store cannot be read; it is left out", exc_info=True)
     return tuple(replies)
 

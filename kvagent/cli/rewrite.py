@@ -10,13 +10,14 @@ from __future__ import annotations
 import logging
 import sys
 import traceback
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import IO, Annotated
 
 import typer
 
+from kvagent.bill import saved_tokens
 from kvagent.chat import Doubt
 from kvagent.cli.event_lines import as_json, place
 from kvagent.cli.failure import Failure, because
@@ -25,7 +26,7 @@ from kvagent.cli.progress import progress
 from kvagent.cli.recorded import Broken, Recorded
 from kvagent.cli.whole_file import STANDARD, WholeFile
 from kvagent.engine import Engine
-from kvagent.events import Bypassed, Edited, Event, PrefixBroken, TurnFinished
+from kvagent.events import Bypassed, Event, PrefixBroken, TurnFinished
 from kvagent.policy import Policy
 
 logger = logging.getLogger("kvagent")
@@ -36,7 +37,6 @@ _BROKEN_LINES_SAID = 20
 _LONGEST_LINE = 1 << 28
 # With these alone on its first line, a file is a document that was printed for people.
 _OPENINGS = (b"{", b"[")
-_KEEP_THE_PREFIX = frozenset(("echo", "pin_head", "replay"))
 
 
 def rewrite(
@@ -147,7 +147,7 @@ class _Rewriting:
         wire.write(line if body == recorded.body else recorded.with_body(body))
         self._requests += 1
         self._edited += body != recorded.body
-        self._saved_tokens += _saved_tokens(self._events)
+        self._saved_tokens += saved_tokens(self._events)
         for event in self._events:
             self._breaks += isinstance(event, PrefixBroken)
             if log is not None:
@@ -239,16 +239,3 @@ def _lines(recording: IO[bytes], source: str) -> Iterator[tuple[int, bytes]]:
             yield number, line
     except OSError as error:
         raise Failure(f"cannot read {source}: {because(error)}") from error
-
-
-def _saved_tokens(events: Iterable[Event]) -> int:
-    """Estimated prefill that one request was spared.
-
-    What keeps the prefix saves all that follows it, so several such edits of a request save the
-    same tokens; what makes a message shorter saves its own.
-    """
-    edits = [event for event in events if isinstance(event, Edited)]
-    kept = [edit.saved_tokens for edit in edits if edit.stage in _KEEP_THE_PREFIX]
-    return max(kept, default=0) + sum(
-        edit.saved_tokens for edit in edits if edit.stage not in _KEEP_THE_PREFIX
-    )

@@ -23,6 +23,7 @@ def echo(turn: Turn) -> None:
     fresh = turn.tail[0]
     for reply in turn.past.replies:
         if reply.meaning == fresh.meaning:
+            fresh.before = reply.before
             _restore(turn, fresh, reply.message)
             return
 
