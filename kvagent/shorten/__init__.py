@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
+from kvagent.shorten import blob, hits, listing, table
 from kvagent.shorten import json as json_shortener
 from kvagent.shorten import text as text_shortener
 from kvagent.shorten.marker import is_marked
@@ -30,11 +31,20 @@ class Shortener(Protocol):
 
 SHORTENERS: tuple[Shortener, ...] = (
     json_shortener,
+    blob,
+    hits,
+    listing,
+    table,
     text_shortener,
 )
 """In the order in which they are asked; the last one takes every text."""
 
-LOSSLESS: tuple[Callable[..., Shortened | None], ...] = (json_shortener.lossless,)
+LOSSLESS: tuple[Callable[..., Shortened | None], ...] = (
+    json_shortener.lossless,
+    hits.lossless,
+    listing.lossless,
+    table.lossless,
+)
 """The functions `lossless` of the modules that have one, with the arguments of the one below."""
 
 # A lossless form that saves less than this is not worth that the text looks unlike its source.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from kvagent.shorten.blob import fold
 from kvagent.shorten.clip import clip
 from kvagent.shorten.json_values import spelled
 
@@ -31,7 +32,7 @@ def fitted(value: Any, room: int, depth: int = 0) -> tuple[str, int]:
 def cut(value: Any, room: int) -> str:
     """A string, or the spelling of any other value, as a JSON string of at most `room` characters
     or the shortest that there is."""
-    text = value if isinstance(value, str) else spelled(value)
+    text = fold(value if isinstance(value, str) else spelled(value))
     inside = room - 2
     while True:
         result = spelled(clip(text, max(1, inside)))

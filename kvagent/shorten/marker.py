@@ -24,6 +24,12 @@ def is_marked(text: str) -> bool:
     return _MARKER.match(text) is not None
 
 
+def without_marker(text: str) -> str:
+    """A shortened text without its first line; any other text as it is."""
+    match = _MARKER.match(text)
+    return text[match.end() :] if match is not None else text
+
+
 def marker(kept: int, total: int, unit: Unit, handle: str | None, notes: Iterable[str] = ()) -> str:
     """The first line of a shortened text: how much of it stands here, and how to get all of it.
 

@@ -168,7 +168,7 @@ def _cells(line: str, delimiter: str) -> list[str]:
 def _is_header(cells: Sequence[str]) -> bool:
     """Names of columns: short, different, and of letters in the main."""
     return len(set(cells)) == len(cells) and all(
-        0 < len(cell) <= 60 and number_in(cell) is None and "\n" not in cell for cell in cells
+        _COLUMN.fullmatch(cell.strip(' "')) for cell in cells
     )
 
 
