@@ -14,7 +14,7 @@ from typing import Any
 from kvagent import Engine
 from kvagent.flow import Answer, Call, Flow, Settle, adrive, drive
 from kvagent_openai import probing
-from kvagent_openai.tap import reply_of, tapped
+from kvagent_openai.tap import Follow, reply_of, tapped
 
 logger = logging.getLogger("kvagent")
 
@@ -48,21 +48,26 @@ def send(
         outgoing = exchange.outgoing(call)
         try:
             response = exchange.response = bare_send(outgoing, stream=stream, **options)
-            if response.status_code >= 400:
-                response.read()  # the SDK would read it now itself
+            if exchange.is_to_be_read(call):
+                response.read()
         except BaseException as error:
             exchange.network_error = error
             raise
         return exchange.answered(response), response
 
+    def follow(flow: Flow) -> Any:
+        response, settle = drive(flow, deliver)
+        while (more := exchange.settled(response, settle)) is not None:
+            response, settle = drive(more, deliver)
+        return exchange.received(response, settle, follow, in_async=False)
+
     try:
-        response, settle = drive(exchange.turn(), deliver)
+        return follow(exchange.turn())
     except Exception as error:
         if exchange.network_error is not None:
             raise
         response = exchange.rescued(error)
         return bare_send(request, stream=stream, **options) if response is None else response
-    return exchange.received(response, settle, in_async=False)
 
 
 async def asend(
@@ -83,21 +88,26 @@ async def asend(
         outgoing = exchange.outgoing(call)
         try:
             response = exchange.response = await bare_send(outgoing, stream=stream, **options)
-            if response.status_code >= 400:
-                await response.aread()  # the SDK would read it now itself
+            if exchange.is_to_be_read(call):
+                await response.aread()
         except BaseException as error:
             exchange.network_error = error
             raise
         return exchange.answered(response), response
 
+    async def follow(flow: Flow) -> Any:
+        response, settle = await adrive(flow, deliver)
+        while (more := exchange.settled(response, settle)) is not None:
+            response, settle = await adrive(more, deliver)
+        return exchange.received(response, settle, follow, in_async=True)
+
     try:
-        response, settle = await adrive(exchange.turn(), deliver)
+        return await follow(exchange.turn())
     except Exception as error:
         if exchange.network_error is not None:
             raise
         response = exchange.rescued(error)
         return await bare_send(request, stream=stream, **options) if response is None else response
-    return exchange.received(response, settle, in_async=True)
 
 
 def _opened(engine: Engine, request: Any) -> Exchange | None:
@@ -129,6 +139,7 @@ class Exchange:
         "_request",
         "_session",
         "_ttft_s",
+        "_withheld",
         "network_error",
         "response",
     )
@@ -142,6 +153,7 @@ class Exchange:
         self._session = headers.get(SESSION)
         self._began = 0.0
         self._ttft_s = 0.0
+        self._withheld = False
         self.response: Any = None
         self.network_error: BaseException | None = None
 
@@ -164,15 +176,37 @@ class Exchange:
         status = response.status_code
         return Answer(status, response.content) if status >= 400 else Answer(status)
 
-    def received(self, response: Any, settle: Settle, *, in_async: bool) -> Any:
-        """The response for the caller, its reply kept now or when the stream is over."""
+    def is_to_be_read(self, call: Call) -> bool:
+        """Whether the response is wanted whole before anybody has it."""
+        self._withheld = bool(call.withheld)
+        response = self.response
         if response.status_code >= 400:
+            return True  # the SDK would read it now itself
+        kind = response.headers.get("content-type", "").lower()
+        return self._withheld and "text/event-stream" not in kind
+
+    def settled(self, response: Any, settle: Settle) -> Flow | None:
+        """Keep the reply, if it is there; a flow goes on from one that was for kvagent."""
+        if response.status_code >= 400 or not response.is_closed:
+            return None
+        try:
+            return settle(reply_of(response, response.content), self._ttft_s)
+        except Exception:
+            logger.exception("kvagent failed on a response; the caller has it unchanged")
+            return None
+
+    def received(self, response: Any, settle: Settle, follow: Follow, *, in_async: bool) -> Any:
+        """The response for the caller; the reply of a stream is kept when it is over."""
+        if response.status_code >= 400 or response.is_closed:
             return response
         try:
-            if response.is_closed:
-                settle(reply_of(response, response.content), self._ttft_s)
-            else:
-                response.stream = tapped(response, settle, self._began, in_async=in_async)
+            response.stream = tapped(
+                response,
+                settle,
+                self._began,
+                in_async=in_async,
+                follow=follow if self._withheld else None,
+            )
         except Exception:
             logger.exception("kvagent failed on a response; the caller has it unchanged")
         return response

@@ -3,28 +3,52 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from functools import cache
 from time import perf_counter
 from typing import Any
 
 from kvagent.chat import ChatReply
-from kvagent.flow import Settle
+from kvagent.flow import Flow, Settle
 from kvagent_openai.library import library_of
+from kvagent_openai.sieve import Sieve
 
 logger = logging.getLogger("kvagent")
 
 
-def tapped(response: Any, settle: Settle, began: float, *, in_async: bool) -> Any:
+Follow = Callable[[Flow], Any]
+"""Goes on with a flow and returns the response that it leads to; awaited in coroutines."""
+
+
+def tapped(
+    response: Any,
+    settle: Settle,
+    began: float,
+    *,
+    in_async: bool,
+    follow: Follow | None = None,
+) -> Any:
     """A stream for the response that passes its own on, and settles once it is over.
 
-    ``began`` is the ``perf_counter`` at which the request went out.
+    ``began`` is the ``perf_counter`` at which the request went out. Where a reply may be for
+    kvagent, ``follow`` gives the response that the caller gets in its place.
     """
     receipt = Receipt(response, settle, began)
     library = library_of(response)
-    if in_async:
-        return _derived(AsyncTap, library.AsyncByteStream)(response.stream, receipt)
-    return _derived(SyncTap, library.SyncByteStream)(response.stream, receipt)
+    base = library.AsyncByteStream if in_async else library.SyncByteStream
+    tap = _derived(AsyncTap if in_async else SyncTap, base)
+    return tap(response.stream, receipt, follow if _is_stream(response) else None)
+
+
+def _is_stream(response: Any) -> bool:
+    """Whether it is server-sent events that can be read as they come."""
+    kind = response.headers.get("content-type", "").lower()
+    return "text/event-stream" in kind and not response.headers.get("content-encoding")
+
+
+def refusal(response: Any) -> bytes:
+    """An error that came in the middle of a stream, as an event of it."""
+    return b"data: " + b" ".join(response.content.split()) + b"\n\n"
 
 
 @cache
@@ -57,18 +81,21 @@ class Receipt:
             self._ttft_s = perf_counter() - self._began
         self._chunks.append(chunk)
 
-    def close(self) -> None:
-        """The answer is over: ended, broken off, or given up by the caller."""
+    def close(self) -> Flow | None:
+        """The answer is over: ended, broken off, or given up by the caller.
+
+        A flow goes on from it where the reply was for kvagent.
+        """
         settle, self._settle = self._settle, None
         if settle is None:
-            return
+            return None
         try:
             reply = reply_of(self._response, self._decoded())
         except Exception:
             logger.exception("kvagent could not read an answer; the caller has it unchanged")
             reply = ChatReply()
         self._chunks.clear()
-        settle(reply, self._ttft_s)
+        return settle(reply, self._ttft_s)
 
     def _decoded(self) -> bytes:
         body = b"".join(self._chunks)
@@ -82,17 +109,29 @@ class Receipt:
 
 
 class SyncTap:
-    """Passes each chunk of a stream on as it comes."""
+    """Passes each chunk of a stream on as it comes, unless it may be for kvagent."""
 
-    def __init__(self, stream: Any, receipt: Receipt) -> None:
+    def __init__(self, stream: Any, receipt: Receipt, follow: Follow | None) -> None:
         self._stream = stream
         self._receipt = receipt
+        self._follow = follow
 
     def __iter__(self) -> Iterator[bytes]:
+        sieve = Sieve() if self._follow is not None else None
         try:
             for chunk in self._stream:
                 self._receipt.add(chunk)
-                yield chunk
+                passed = chunk if sieve is None else sieve.passed(chunk)
+                if passed:
+                    yield passed
+            if sieve is not None and self._follow is not None:
+                flow = self._receipt.close()
+                if flow is None:
+                    yield sieve.held()
+                else:
+                    self._stream.close()
+                    response = self._stream = self._follow(flow)
+                    yield from [refusal(response)] if response.is_error else response.stream
         finally:
             self._receipt.close()
 
@@ -106,15 +145,31 @@ class SyncTap:
 class AsyncTap:
     """``SyncTap`` for coroutines."""
 
-    def __init__(self, stream: Any, receipt: Receipt) -> None:
+    def __init__(self, stream: Any, receipt: Receipt, follow: Follow | None) -> None:
         self._stream = stream
         self._receipt = receipt
+        self._follow = follow
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
+        sieve = Sieve() if self._follow is not None else None
         try:
             async for chunk in self._stream:
                 self._receipt.add(chunk)
-                yield chunk
+                passed = chunk if sieve is None else sieve.passed(chunk)
+                if passed:
+                    yield passed
+            if sieve is not None and self._follow is not None:
+                flow = self._receipt.close()
+                if flow is None:
+                    yield sieve.held()
+                else:
+                    await self._stream.aclose()
+                    response = self._stream = await self._follow(flow)
+                    if response.is_error:
+                        yield refusal(response)
+                    else:
+                        async for chunk in response.stream:
+                            yield chunk
         finally:
             self._receipt.close()
 
