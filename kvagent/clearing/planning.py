@@ -1,0 +1,186 @@
+"""What do the messages of a prompt become when it must get smaller by so many tokens?
+
+What is cleared keeps what stands nowhere else, as far as there is room. First tool results and what
+the agent itself wrote; where that is not enough also what the user pasted. The newest results, the
+agent's last words, and the first and the newest user message stay as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from kvagent.clearing.passages import Place, arguments_at, replaced, texts_at
+from kvagent.clearing.room import Candidate, divide
+from kvagent.clearing.superseded import REPEAT, SUPERSEDED, answered, superseded
+from kvagent.standing import Standing
+
+# A marker's tokens: what is not much longer is left alone, and an edit must free as many again.
+_MARKER_TOKENS = 25
+# Lines that name much have more tokens a character than their text: then there was less room.
+_TRIES = 3
+_A_HANDLE = "r" + 12 * "0"  # as long as one is
+# What a later result stands for keeps nothing but its marker, which says so.
+_NOTES = {REPEAT: "the same stands below", SUPERSEDED: "a newer one stands below"}
+
+
+@dataclass(frozen=True, slots=True)
+class Cleared:
+    """A message in the form in which it shall stand from now on."""
+
+    index: int
+    """As in ``Standing``."""
+    message: Mapping[str, Any]
+    tokens: int
+    """Estimated tokens of ``message``."""
+    reason: str
+    """``repeat``, ``superseded``, ``age``, ``assistant_text``, ``arguments`` or ``user_text``."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Passage:
+    """A text that may be cleared."""
+
+    position: int
+    place: Place
+    text: str
+    """As the agent sends it."""
+    tokens: float
+    """What it takes as it stands."""
+    rate: float
+    """Tokens of a character."""
+    reason: str
+
+
+def plan(
+    standing: Sequence[Standing],
+    *,
+    free: int,
+    keep: int,
+    exclude_tools: Collection[str],
+    clear_tool_inputs: bool,
+    count_tokens: Callable[[str], int],
+    store_original: Callable[[str], str],
+) -> list[Cleared]:
+    """What to make of which messages, so that at least ``free`` tokens are freed if they can be.
+
+    Args:
+        keep: so many of the newest tool results stay as they are.
+        exclude_tools: the results of these tools stay as well.
+        clear_tool_inputs: whether long texts in the arguments of calls may be cleared.
+        store_original: keeps a text and gives the handle that brings it back.
+    """
+    passages = list(_passages(standing, keep, exclude_tools, clear_tool_inputs))
+    if _at_most(passages) < free:
+        passages += _user_texts(standing)
+        passages.sort(key=lambda passage: passage.position)
+    forms = _forms(standing, passages, free, count_tokens)
+    changed: dict[int, list[_Passage]] = {}
+    for passage in forms:
+        changed.setdefault(passage.position, []).append(passage)
+    cleared: list[Cleared] = []
+    for position, parts in changed.items():
+        each = standing[position]
+        texts = {part.place: forms[part].reads(store_original(part.text)) for part in parts}
+        freed = sum(part.tokens - count_tokens(texts[part.place]) for part in parts)
+        message = replaced(each.sent, texts)
+        cleared.append(Cleared(each.index, message, each.tokens - int(freed), parts[0].reason))
+    return cleared
+
+
+def clearable(
+    standing: Sequence[Standing],
+    *,
+    keep: int,
+    exclude_tools: Collection[str],
+    clear_tool_inputs: bool,
+) -> int:
+    """How many tokens ``plan`` could free at most, user texts left alone."""
+    return int(_at_most(_passages(standing, keep, exclude_tools, clear_tool_inputs)))
+
+
+def _passages(
+    standing: Sequence[Standing],
+    keep: int,
+    exclude_tools: Collection[str],
+    clear_tool_inputs: bool,
+) -> Iterator[_Passage]:
+    messages = [each.came for each in standing]
+    answers = answered(messages)
+    replacements = superseded(messages, answers)
+    results = [n for n, message in enumerate(messages) if message["role"] == "tool"]
+    replies = [n for n, message in enumerate(messages) if message["role"] == "assistant"]
+    spared = {*results[max(0, len(results) - keep) :], *replies[-1:]}
+    spared |= {n for n, call in answers.items() if call.tool in exclude_tools}
+    for position, each in enumerate(standing):
+        if position in spared:
+            continue
+        if each.role == "tool":
+            reason = replacements.get(position, "age")
+            yield from _long(position, each, texts_at(each.came), reason)
+        elif each.role == "assistant":
+            yield from _long(position, each, texts_at(each.came), "assistant_text")
+            if clear_tool_inputs:
+                yield from _long(position, each, arguments_at(each.came), "arguments")
+
+
+def _user_texts(standing: Sequence[Standing]) -> Iterator[_Passage]:
+    users = [position for position, each in enumerate(standing) if each.role == "user"]
+    for position in users[1:-1]:
+        each = standing[position]
+        yield from _long(position, each, texts_at(each.came), "user_text")
+
+
+def _long(
+    position: int, each: Standing, texts: Iterator[tuple[Place, str]], reason: str
+) -> Iterator[_Passage]:
+    now = dict(_texts(each.sent))
+    # All of a message's texts have about as many tokens a character.
+    rate = each.tokens / max(1, sum(map(len, now.values())))
+    for place, text in texts:
+        if place in now and (tokens := len(now[place]) * rate) > 2 * _MARKER_TOKENS:
+            yield _Passage(position, place, text, tokens, rate, reason)
+
+
+def _texts(message: Mapping[str, Any]) -> Iterator[tuple[Place, str]]:
+    yield from texts_at(message)
+    yield from arguments_at(message)
+
+
+def _at_most(passages: Iterable[_Passage]) -> float:
+    return sum(passage.tokens - _MARKER_TOKENS for passage in passages)
+
+
+def _forms(
+    standing: Sequence[Standing],
+    passages: Sequence[_Passage],
+    free: int,
+    count_tokens: Callable[[str], int],
+) -> dict[_Passage, Candidate]:
+    """What becomes of the passages that get shorter."""
+    places = {(passage.position, passage.place) for passage in passages}
+    whole = [
+        text
+        for position, each in enumerate(standing)
+        for place, text in _texts(each.sent)
+        if (position, place) not in places
+    ]
+    candidates = {
+        passage: Candidate(passage.text, passage.rate, _NOTES.get(passage.reason))
+        for passage in passages
+    }
+    shared = [c for passage, c in candidates.items() if passage.reason not in _NOTES]
+    room = _at_most(passages) - free
+    for _ in range(_TRIES):
+        divide(shared, whole, max(0.0, room))
+        freed = {
+            passage: passage.tokens - count_tokens(candidate.reads(_A_HANDLE))
+            for passage, candidate in candidates.items()
+        }
+        forms = {p: candidates[p] for p in passages if freed[p] > _MARKER_TOKENS}
+        lacking = free - sum(freed[passage] for passage in forms)
+        if lacking <= 0 or room <= 0:
+            break
+        room -= lacking
+    return forms
