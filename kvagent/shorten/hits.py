@@ -20,7 +20,8 @@ from kvagent.shorten.source import names_one_of
 _COMMANDS = frozenset(("ack", "ag", "egrep", "fgrep", "grep", "rg", "ripgrep", "search"))
 _FEWEST = 5  # hits
 _SHARE, _SHARE_OF_SEARCH = 0.7, 0.4  # of the lines; less where the call was a search
-_LOOKED_AT = 100  # lines, before all of them are
+_LOOKED_AT = 40  # lines, before all of them are
+_LONGEST_PATH = 500
 _LEAST_ROOM = 200
 _FOR_FILES = 0.6  # of the room, at most
 
@@ -32,6 +33,7 @@ _HIT = re.compile(
     r"(?:[^:\n]*[/\\][^:\n/\\]*[^:\n/\\ ]|[^:\n\"'<>|]*[\w-]\.[A-Za-z]\w{0,9}|[A-Z]\w+file|\.\w+))"
     r":(?P<line>\d+):"
 )
+_PLACE = re.compile(r":\d+:")
 _HEADING_HIT = re.compile(r"\d+[:-]")
 _CONTEXT = re.compile(r"-(\d+)-")
 _PATH = re.compile(
@@ -89,27 +91,28 @@ def shorten(
 
 def _groups(text: str, source: str | None) -> list[_Group] | None:
     share = _SHARE_OF_SEARCH if names_one_of(source, _COMMANDS) else _SHARE
+    start = [line for line in text.split("\n", _LOOKED_AT)[:_LOOKED_AT] if line and line != "--"]
+    flat = sum(_hit(line) is not None for line in start) >= share / 2 * len(start)
+    below = sum(_HEADING_HIT.match(line) is not None for line in start) >= share / 2 * len(start)
+    if len(start) < _FEWEST or not (flat or below):
+        return None
     lines = text.split("\n")
     if lines[-1] == "":
         lines.pop()
-    if len(lines) < _FEWEST:
-        return None
-    first = [line for line in lines[:_LOOKED_AT] if line and line != "--"]
-    if sum(_HIT.match(line) is not None for line in first) >= share / 2 * len(first):
-        groups = list(_flat(lines))
-    elif sum(_HEADING_HIT.match(line) is not None for line in first) >= share / 2 * len(first):
-        groups = list(_under_headings(lines))
-    else:
-        return None
+    groups = list(_flat(lines) if flat else _under_headings(lines))
     filled = sum(line != "" and line != "--" for line in lines)
     in_files = sum(len(group.rows) for group in groups if group.path is not None)
     hits = sum(group.hits for group in groups)
     return groups if hits >= _FEWEST and in_files >= share * filled else None
 
 
+def _hit(line: str) -> re.Match[str] | None:
+    return _HIT.match(line, 0, _LONGEST_PATH) if _PLACE.search(line, 0, _LONGEST_PATH) else None
+
+
 def _flat(lines: Sequence[str]) -> Iterator[_Group]:
     """From ``path:line:text``, with ``path-line-text`` for the lines around a hit."""
-    matches = [_HIT.match(line) for line in lines]
+    matches = list(map(_hit, lines))
     paths = {match["path"] for match in matches if match is not None}
     group: _Group | None = None
     for line, match in zip(lines, matches, strict=True):
@@ -119,7 +122,7 @@ def _flat(lines: Sequence[str]) -> Iterator[_Group]:
             path = match["path"]
             row = _Row(match["line"] + ":", line[match.end() :], is_hit=True)
         else:
-            for context in _CONTEXT.finditer(line):
+            for context in _CONTEXT.finditer(line, 0, _LONGEST_PATH):
                 if line[: context.start()] in paths:
                     path = line[: context.start()]
                     row = _Row(context[1] + "-", line[context.end() :], is_hit=False)
@@ -148,7 +151,7 @@ def _under_headings(lines: Sequence[str]) -> Iterator[_Group]:
         elif line:
             if group is not None:
                 yield group
-            if match is None and _PATH.fullmatch(line):
+            if match is None and _PATH.fullmatch(line, 0, _LONGEST_PATH):
                 group = _Group(line)
             else:
                 group = _Group(None, [_Row("", line, is_hit=False)])

@@ -20,8 +20,9 @@ from kvagent.shorten.source import names_one_of
 
 _COMMANDS = frozenset(("fd", "fdfind", "find", "glob", "list", "ls", "tree"))
 _FEWEST = 8  # entries
-_LOOKED_AT = 100  # lines, before all of them are
+_LOOKED_AT = 40  # lines, before all of them are
 _SHARE = 0.9  # of the lines
+_LONGEST_PATH = 500
 _MOST_BESIDE = 400  # characters of lines that are no entries, above and below
 _LEAST_ROOM = 200
 _ENDINGS = 4  # so many are counted one by one
@@ -89,15 +90,15 @@ def shorten(
 
 
 def _read(text: str, source: str | None) -> _Listing | None:
-    lines = text.rstrip("\n").split("\n")
     listed = names_one_of(source, _COMMANDS)
-    if len(lines) < _FEWEST:
+    start = [line for line in text.split("\n", _LOOKED_AT)[:_LOOKED_AT] if line]
+    if len(start) < _FEWEST:
         return None
-    start = lines[:_LOOKED_AT]
     if sum(_BRANCH.match(line) is not None for line in start) > _SHARE / 2 * len(start):
-        return _tree(lines)
-    paths = sum(_is_path(line, listed) for line in start)
-    return _paths(lines, listed) if paths > _SHARE / 2 * len(start) else None
+        return _tree(text.rstrip("\n").split("\n"))
+    if sum(_is_path(line, listed) for line in start) > _SHARE / 2 * len(start):
+        return _paths(text.rstrip("\n").split("\n"), listed)
+    return None
 
 
 def _is_path(line: str, listed: bool) -> bool:
@@ -106,6 +107,8 @@ def _is_path(line: str, listed: bool) -> bool:
         return listed and _PLAIN.fullmatch(line) is not None
     if listed and " " not in line and "\t" not in line:
         return True
+    if len(line) > _LONGEST_PATH:
+        return False
     match = _PATH.fullmatch(line)
     # A sentence may hold a path; one with more blanks than folders is no path.
     return match is not None and line.count(" ") <= line.count("/") + line.count("\\")
@@ -312,6 +315,8 @@ class _Long:
 
 
 def _read_long(text: str) -> _Long | None:
+    if not any(map(_LONG.fullmatch, text.split("\n", _LOOKED_AT)[:_LOOKED_AT])):
+        return None
     lines = text.rstrip("\n").split("\n")
     matches = [match for line in lines if (match := _LONG.fullmatch(line)) is not None]
     if len(matches) < _FEWEST or len(matches) < _SHARE * sum(map(bool, lines)) - 4:

@@ -18,7 +18,7 @@ from kvagent.shorten.rows import choose, number_in, rows_of, special_rows, wides
 from kvagent.shorten.source import has_suffix
 
 _FEWEST_ROWS = 6
-_LOOKED_AT = 50  # lines, before all of them are
+_LOOKED_AT = 40  # lines, before all of them are
 _MOST_BESIDE = 400  # characters above the header, or below the last row
 _LEAST_ROOM = 300
 _FOR_COLUMNS = 0.2  # of the room: what is said of the columns
@@ -79,25 +79,34 @@ def shorten(
 
 
 def _read(text: str, source: str | None) -> _Table | None:
-    beginning = text[:20_000].split("\n")[:_LOOKED_AT]
+    start = "\n".join(text.split("\n", _LOOKED_AT)[:_LOOKED_AT])
     for delimiter, suffixes in _DELIMITERS.items():
-        counts = Counter(line.count(delimiter) for line in beginning)
-        counts.pop(0, None)
-        if not counts or sum(counts.values()) < min(_FEWEST_ROWS, len(beginning) / 2):
-            continue
-        table = _split(text, delimiter, named=has_suffix(source, suffixes))
-        if table is not None:
-            return table
+        if start.count(delimiter) >= _FEWEST_ROWS and _begins(start, delimiter):
+            table = _split(text, delimiter, named=has_suffix(source, suffixes))
+            if table is not None:
+                return table
     return None
 
 
-def _split(text: str, delimiter: str, *, named: bool) -> _Table | None:
-    lines = _records(text) if delimiter != "|" and '"' in text else text.split("\n")
+def _begins(start: str, delimiter: str) -> bool:
+    """Whether the first lines of a text may be those of a table: a header, and rows as wide."""
+    lines = _lines(start, delimiter)
+    if '"' not in start:
+        width, count = Counter(line.count(delimiter) for line in lines).most_common(1)[0]
+        if not width or count * 2 < len(lines):
+            return False
     split = [_cells(line, delimiter) for line in lines]
-    usual = Counter(len(cells) for cells in split[:_LOOKED_AT] if len(cells) > 1)
-    if not usual:
+    width = Counter(map(len, split)).most_common(1)[0][0]
+    first = next(cells for cells in split if len(cells) == width)
+    return width > 1 and _is_header(first)
+
+
+def _split(text: str, delimiter: str, *, named: bool) -> _Table | None:
+    lines = _lines(text, delimiter)
+    split = [_cells(line, delimiter) for line in lines]
+    width = Counter(map(len, split)).most_common(1)[0][0]
+    if width == 1:
         return None
-    width = usual.most_common(1)[0][0]
     fits = [len(cells) == width for cells in split]
     first = fits.index(True)
     last = len(fits) - 1 - fits[::-1].index(True)
@@ -133,8 +142,10 @@ def _split(text: str, delimiter: str, *, named: bool) -> _Table | None:
     return _Table(before.strip("\n"), header, rows, after.strip("\n"), delimiter, constants)
 
 
-def _records(text: str) -> list[str]:
+def _lines(text: str, delimiter: str) -> list[str]:
     """The lines; those within the quotes of one cell are one."""
+    if delimiter == "|" or '"' not in text:
+        return text.split("\n")
     records: list[str] = []
     quotes = 0
     for line in text.split("\n"):
