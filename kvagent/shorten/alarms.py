@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 
 # Finding these and looking closer only there is many times faster than searching for _ALARM.
@@ -30,23 +30,40 @@ _ALARM = re.compile(
     + rb"|(?P<exit>\bexit(?:ed)?(?: with)?(?: code| status)\b)",
     re.IGNORECASE,
 )
-_VARYING = re.compile(r"[\da-fA-F-]*\d[\da-fA-F-]*")
+# Positions, times and counts; not the codes of errors: E0308 and TS2304 say what went wrong.
+_VARYING = re.compile(r"(?<![\w-])(?:(?=\S*\d)[\da-fA-F-]{7,}|\d[\d.:,-]*)(?![\w])")
 
 
 def alarms(texts: Sequence[str]) -> Iterator[int]:
     """The indexes of the lines that report an error or a warning, the most needed first.
 
     The first and the last line with an exit status, error and warning, then the others in this
-    order, of each wording (digits and hashes apart) only the first.
+    order: first one of each wording (numbers apart), then the rest.
     """
-    groups = _reports(texts)
+    groups = reports(texts)
     first_and_last = dict.fromkeys(i for group in groups for i in (*group[:1], *group[-1:]))
     yield from first_and_last
-    wordings = {_wording(texts[index]) for index in first_and_last}
-    for index in chain.from_iterable(groups):
+    others = (i for i in chain.from_iterable(groups) if i not in first_and_last)
+    yield from by_wording(texts, others, {_wording(texts[index]) for index in first_and_last})
+
+
+def by_wording(
+    texts: Sequence[str], indexes: Iterable[int], known: Iterable[str] = ()
+) -> Iterator[int]:
+    """The first line of each wording that is not among those `known`; then the other lines."""
+    wordings = set(known)
+    others: list[int] = []
+    for index in indexes:
         wording = _wording(texts[index])
-        if wording not in wordings:
+        if wording in wordings:
+            others.append(index)
+        else:
             wordings.add(wording)
+            yield index
+    seen: set[str] = set()
+    for index in others:
+        if texts[index] not in seen:
+            seen.add(texts[index])
             yield index
 
 
@@ -54,7 +71,7 @@ def _wording(text: str) -> str:
     return _VARYING.sub("0", text)
 
 
-def _reports(texts: Sequence[str]) -> tuple[list[int], list[int], list[int]]:
+def reports(texts: Sequence[str]) -> tuple[list[int], list[int], list[int]]:
     """The indexes of the lines with an exit status, with an error, and with a warning, in order."""
     data = "\n".join(texts).encode("utf-8", "surrogatepass")
     lowered = data.lower()  # of bytes: only ASCII, so that every position stays the same

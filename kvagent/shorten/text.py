@@ -5,13 +5,13 @@ Its two ends, what reports an error, and then the lines that tell most for their
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 from kvagent.shorten.alarms import alarms
 from kvagent.shorten.clean import clean
 from kvagent.shorten.composition import Wish, compose
 from kvagent.shorten.marker import is_marked, marker
-from kvagent.shorten.pieces import pieces_of
+from kvagent.shorten.pieces import Pieces, pieces_of
 from kvagent.shorten.result import Shortened, Unit, count_lines, unchanged
 
 # Shares of the room. On recorded coding sessions a larger head or tail was worth less than lines
@@ -34,6 +34,16 @@ def shorten(
     """
     if len(text) <= max(0, budget) or is_marked(text):
         return unchanged(text)
+    return lines_of_text(text, budget, handle, _wishes)
+
+
+def lines_of_text(
+    text: str, budget: int, handle: str | None, wishes: Callable[[Pieces], Sequence[Wish]]
+) -> Shortened:
+    """The lines of `text` as a terminal shows them, those that `wishes` names first.
+
+    Lines that stand many times in a row are folded into one, long lines taken apart.
+    """
     cleaned = clean(text)
     pieces = pieces_of(cleaned, longest=min(400, max(80, budget // 16)))
     unit: Unit = "characters" if pieces.split * 2 > len(cleaned) else "lines"
@@ -45,14 +55,23 @@ def shorten(
         whole = f"{marker(kept, total, unit, handle, folded)}\n{pieces.whole()}"
         if len(whole) <= budget:
             return Shortened(whole, kept, total - kept, unit, lossless=not notes)
-    last = len(pieces) - 1
-    wishes = [
-        Wish((0, last), 1.0, through=True),
-        Wish(range(1, last), _HEAD),
-        Wish(range(last - 1, 0, -1), _TAIL),
-        Wish(in_context(alarms(pieces.texts), len(pieces)), _ALARMS, through=True),
-    ]
-    return compose(pieces, budget, wishes, total=total, unit=unit, handle=handle, notes=notes)
+    wanted = wishes(pieces)
+    return compose(pieces, budget, wanted, total=total, unit=unit, handle=handle, notes=notes)
+
+
+def ends(count: int) -> Wish:
+    """The first and the last of so many pieces, in any case."""
+    return Wish((0, count - 1), 1.0, through=True)
+
+
+def _wishes(pieces: Pieces) -> Sequence[Wish]:
+    count = len(pieces)
+    return (
+        ends(count),
+        Wish(range(1, count), _HEAD),
+        Wish(range(count - 2, 0, -1), _TAIL),
+        Wish(in_context(alarms(pieces.texts), count), _ALARMS, through=True),
+    )
 
 
 def in_context(reports: Iterator[int], count: int) -> Iterator[int]:

@@ -46,7 +46,12 @@ def test_no_reports(line: str) -> None:
 
 def test_first_and_last_come_first_then_new_wordings() -> None:
     lines = ["warning: a", "error 1", "error 2", "other error", "warning: b", "error 3", "fine"]
-    assert list(alarms(lines)) == [1, 5, 0, 4, 3]
+    assert list(alarms(lines)) == [1, 5, 0, 4, 3, 2]
+
+
+def test_errors_with_codes_of_their_own_are_never_taken_for_one() -> None:
+    lines = ["error E0308 at 1:2", "error E0425 at 1:3", "error E0308 at 9:9", "error TS2304 at 1"]
+    assert list(alarms(lines)) == [0, 3, 1, 2]
 
 
 def test_positions_hold_beside_letters_that_grow_in_lower_case() -> None:

@@ -1,0 +1,103 @@
+"""What of source code stands when there is no room for all of it?
+
+Every line that stands bears its number. First the outline: what is defined, the outermost first;
+then what is left to do and what is raised; then the lines that tell most for their length.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+from kvagent.shorten.composition import Wish, compose
+from kvagent.shorten.numbering import numbered_pieces, without_numbers
+from kvagent.shorten.result import Shortened
+from kvagent.shorten.source import has_suffix
+
+# Shares of the room. An outline tells where to look, and little of what an agent uses again.
+_OUTLINE, _RAISED = 0.15, 0.05
+
+_LONGEST_LINE = 1000  # beyond it, it is minified, or data
+_SAMPLE = 100  # lines at the beginning and in the middle that say whether it is code
+_CODE, _CODE_BY_NAME = 0.6, 0.4  # so many of them must look so
+
+_LANGUAGES = (
+    "bash c cc clj cpp cs css cu dart elm erl ex exs fs go groovy h hh hpp hs java jl js jsx kt kts"
+    " lua m mjs ml mm php pl pm pony proto ps1 py pyi pyx r rb rs scala scss sh sol sql svelte"
+    " swift tf ts tsx v vue zig zsh"
+)
+_SUFFIXES = tuple(f".{suffix}" for suffix in _LANGUAGES.split())
+_LOOKS_SO = re.compile(
+    r".*[{}();,\[\]:\\]\s*$"
+    r"|\s*(?://|/?\*|\#|--|@|<|\"\"\"|'''|\}|\)|\]|[\w.\[\]]+ (?:[-+*/|&]?=|<-) )"
+    r"|\s*(?:import|from|export|return|if|else|elif|for|while|try|throw|raise|use|package|include"
+    r"|end|const|let|var|func|fn|def|class|struct|yield|await|pass|break|continue|require)\b"
+)
+_MODIFIER = (
+    r"(?:export|default|public|private|protected|internal|static|abstract|final|async|override"
+    r"|readonly|pub(?:\([^)\n]*\))?|unsafe|extern|inline|virtual|open|sealed|data|declare|const"
+    r"|constexpr)[ \t]+"
+)
+_SIGNATURE = re.compile(
+    rf"""[ \t]*(?:
+      (?:{_MODIFIER})*(?:def|class|function|func|fun|fn|interface|enum|struct|trait|impl|type|union
+          |namespace|module|object|record|protocol|extension|mod|sub|proc|actor|primitive|new|be
+          |CREATE[ ]\w+)\b[ \t*]*[\w$~(<]
+    | (?:{_MODIFIER})+[\w$<>\[\],.?*&: \t]*[\w$]+[ \t]*\(
+    | (?:export[ \t]+)?(?:const|let|var|val)[ \t]+[\w$]+[^\n=]*=[ \t]*(?:async[ \t]*)?
+          (?:function\b|\([^\n]*=>|[\w$]+[ \t]*=>|class\b)
+    | (?!(?:if|for|while|switch|catch|return|else|do|with|using|elif|match|foreach|until)\b)
+          [\w$\#]+[ \t]*\([^()\n;]*\)[^;\n=]*\{{[ \t\r]*$
+    )
+    | [A-Za-z_][\w \t*&:<>,]*[ \t*&][\w:~]+\([^;\n]*$""",
+    re.VERBOSE,
+)
+_RAISES = re.compile(
+    r"\b(?:TODO|FIXME|XXX|HACK)\b|\braise [A-Z]\w+|\bthrow new \w+|\bpanic!?\(|\breturn Err\("
+)
+
+
+def shorten(
+    text: str, budget: int, *, handle: str | None = None, source: str | None = None
+) -> Shortened | None:
+    """Shortens source code to at most `budget` characters; None if `text` is none."""
+    if "\x1b" in text or "\n" not in text:
+        return None
+    bare = without_numbers(text)
+    told = (text if bare is None else bare).removesuffix("\n")
+    lines = told.split("\n")
+    by_name = bare is not None or has_suffix(source, _SUFFIXES)
+    if not _is_code(lines, by_name=by_name) or len(max(lines, key=len)) > _LONGEST_LINE:
+        return None
+    wishes = [
+        Wish(outline(lines), _OUTLINE, through=True),
+        Wish(_raising(told), _RAISED, through=True),
+    ]
+    pieces = numbered_pieces(text, bare)
+    return compose(pieces, budget, wishes, total=len(lines), handle=handle, told=told)
+
+
+def outline(lines: Sequence[str]) -> list[int]:
+    """The indexes of the lines that define something, the outermost first."""
+    match = _SIGNATURE.match
+    found = [index for index, line in enumerate(lines) if match(line)]
+    depths = {index: len(lines[index]) - len(lines[index].lstrip()) for index in found}
+    return sorted(found, key=depths.__getitem__)
+
+
+def _raising(text: str) -> Iterator[int]:
+    index = counted = 0
+    for match in _RAISES.finditer(text):
+        index += text.count("\n", counted, match.start())
+        counted = match.start()
+        yield index
+
+
+def _is_code(lines: Sequence[str], *, by_name: bool) -> bool:
+    middle = max(_SAMPLE, len(lines) // 2)
+    sample = [*lines[:_SAMPLE], *lines[middle : middle + _SAMPLE]]
+    sample = [line for line in sample if line.strip()]
+    looks_so = sum(map(bool, map(_LOOKS_SO.match, sample)))
+    if looks_so <= (_CODE_BY_NAME if by_name else _CODE) * len(sample):
+        return False
+    return by_name or sum(map(bool, map(_SIGNATURE.match, sample))) > 1
