@@ -1,6 +1,8 @@
-"""How does one long value within a text get short?"""
+"""How do long values within a text get short, so that the short ones beside them stay whole?"""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 from kvagent.shorten.marker import gap_of_characters
 
@@ -20,3 +22,14 @@ def clip(text: str, room: int) -> str:
     tail = int(shown * _TAIL)
     head = shown - tail
     return text[:head] + gap_of_characters(len(text) - head - tail) + text[len(text) - tail :]
+
+
+def shares(sizes: Sequence[int], room: int) -> list[int]:
+    """How much of `room` each gets: the small ones all they need, the others the same."""
+    result = list(sizes)
+    left = len(sizes)
+    for index in sorted(range(len(sizes)), key=sizes.__getitem__):
+        result[index] = min(sizes[index], max(0, room) // left)
+        room -= result[index]
+        left -= 1
+    return result

@@ -13,8 +13,9 @@ from typing import Any
 
 import orjson
 
+from kvagent.shorten.clip import shares
 from kvagent.shorten.json_table import JsonTable, table_of
-from kvagent.shorten.json_tree import count_values, cut, fitted, shares
+from kvagent.shorten.json_tree import count_values, cut, fitted
 from kvagent.shorten.json_values import documents, spelled
 from kvagent.shorten.marker import marker
 from kvagent.shorten.result import Shortened, Unit
@@ -230,18 +231,22 @@ def _within(collection: _Collection, room: int) -> tuple[list[str], set[int]]:
         cells = collection.table.cells[index]
         given = shares(list(map(len, cells)), width - len(cells))
         texts[index] = ",".join(
-            cell if len(cell) <= share else cut(_unquoted(cell), share)
+            cell if len(cell) <= share else _cut_cell(cell, share)
             for cell, share in zip(cells, given, strict=True)
         )
     return texts, were_cut
 
 
-def _unquoted(cell: str) -> str:
-    """The string that a cell holds, or the cell where it holds something else."""
+def _cut_cell(cell: str, room: int) -> str:
+    """The cell in so many characters: an object or array with its keys, a string in quotes."""
+    if cell.startswith(("{", "[")):
+        found = documents(cell)
+        if found is not None:
+            return fitted(found.values[0], room, depth=1)[0]
     if cell.startswith('"'):
         with suppress(orjson.JSONDecodeError):
-            return str(orjson.loads(cell))
-    return cell
+            return cut(orjson.loads(cell), room)
+    return cut(cell, room)
 
 
 def _labels(collection: _Collection) -> Labels | None:

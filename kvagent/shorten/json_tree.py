@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from kvagent.shorten.blob import fold
-from kvagent.shorten.clip import clip
+from kvagent.shorten.clip import clip, shares
 from kvagent.shorten.json_values import spelled
 
 _KEYS_STAND = 2  # so many levels keep all their keys
@@ -39,17 +38,6 @@ def cut(value: Any, room: int) -> str:
         if len(result) <= room or inside <= 1:
             return result
         inside -= max(1, len(result) - room)  # what is escaped takes more than one character
-
-
-def shares(sizes: Sequence[int], room: int) -> list[int]:
-    """How much of `room` each gets: the small ones all they need, the others the same."""
-    result = list(sizes)
-    left = len(sizes)
-    for index in sorted(range(len(sizes)), key=sizes.__getitem__):
-        result[index] = min(sizes[index], max(0, room) // left)
-        room -= result[index]
-        left -= 1
-    return result
 
 
 def count_values(value: Any) -> int:

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from kvagent.shorten.alarms import alarms
+from kvagent.shorten.clip import shares
 from kvagent.shorten.density import Density
 from kvagent.shorten.marker import footer
 from kvagent.shorten.pieces import Pieces
@@ -112,7 +113,9 @@ def choose(rows: Selection, special: Iterable[int] = (), labels: Labels | None =
 def widest(sizes: Sequence[int], room: int) -> int:
     """How long a row may be: only one that is far longer than the others is cut."""
     usual = sorted(sizes)[len(sizes) // 2] if sizes else 0
-    return max(80, room // _ROWS_SEEN, min(2 * usual, room // 3))
+    # Where all of them stand if only the longest are cut, these share what the others leave.
+    level = max(shares(sizes, int(room * (1 - _FOOTER)) - 2 * len(sizes)), default=0)
+    return max(80, room // _ROWS_SEEN, min(2 * usual, room // 3), level)
 
 
 def take_within(rows: Selection, wanted: Iterable[int], share: int) -> None:
