@@ -22,7 +22,7 @@ _MOST_PARTS = 16  # an object with more keys than this is a map, not a record: i
 _DEEPEST = 4
 _BARE_NAME = re.compile(r"[\w$@-]+")
 _BARE = re.compile(r"[^\s\"{\[,\x00-\x1f][^,\x00-\x1f\x7f\x85\u2028\u2029]*(?<!\s)")
-_LITERAL = re.compile(r"true|false|null|NaN|-?Infinity|[+-]?\.?\d[\d.]*(?:[eE][+-]?\d+)?")
+_LITERAL = re.compile(r"true|false|null|NaN|-?Infinity|[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?")
 
 
 @dataclass(frozen=True, slots=True)
