@@ -30,7 +30,7 @@ from kvagent.backends import (
 )
 from kvagent.bill import saved_tokens
 from kvagent.chat import ChatReply, ChatRequest, Doubt, shown, text_of, with_text_appended
-from kvagent.entry import Facts, Head, Reply, Sent
+from kvagent.entry import Facts, Head, Reply, Sent, newest_facts
 from kvagent.events import Bypassed, Edited, Event, Overflowed, Part, PrefixBroken
 from kvagent.fingerprint import digest, identity, meaning
 from kvagent.flow import Answer, Ask, Call, Flow, Settle, made
@@ -51,6 +51,7 @@ from kvagent.session import current_session
 from kvagent.shorten import shorten
 from kvagent.stages import DEFAULT_STAGES, Fresh, Stage, Turn, echo, pin_head
 from kvagent.stores import Store, open_store
+from kvagent.summaries import Summaries, Summarize
 from kvagent.tokens import count_tokens
 from kvagent.volatile import NOTE
 from kvagent.weight import kv_bytes
@@ -102,7 +103,9 @@ class Engine:
 
     ``store`` is None (in memory), a path of a SQLite file, or a ``Store``. ``namespace`` names the
     tenant: what one namespace remembers never reaches another. ``on_event`` is called with each
-    event, from the thread that made the request.
+    event, from the thread that made the request. ``summarizer`` is asked for a narrative of old
+    turns when they have to leave the prompt, such as ``kvagent_openai.Summarizer``; without one,
+    facts alone stand in their place.
     """
 
     def __init__(
@@ -113,6 +116,7 @@ class Engine:
         namespace: str = "",
         on_event: Callable[[Event], object] | None = None,
         stages: Sequence[Stage] | None = None,
+        summarizer: Summarize | None = None,
     ) -> None:
         self.policy = policy or Policy()
         self.store = open_store(store)
@@ -132,6 +136,7 @@ class Engine:
         self._mender = Mender(self.policy.mend, self.store)
         self._hinter = Hinter(self.policy.hints)
         self._limits = Limits()
+        self._summaries = Summaries(self.store, summarizer)
         self._heads: dict[bytes, int] = {}
         self._resumables = Resumables(self.policy.memory_bytes // 4)
         self._to_probe = self.policy.probe
@@ -415,6 +420,7 @@ class Engine:
         limit = self._limits.of_request(request.raw)
         head = view.as_sent()
         begun = match.tip is not tree.root
+        before = newest_facts(match.tip) or Facts(0)
         same = match.tip.under(view.meanings) or match.tip
         told = same.told
         same = same.under(view.meanings, view.tool_forms.keys()) or same
@@ -428,6 +434,8 @@ class Engine:
             tail=tail,
             policy=self.policy,
             window=self._limits.window(request.model, self.window, limit),
+            summaries=self._summaries,
+            namespace=namespace,
             count_tokens=count_tokens,
             store_original=store_original,
             resends_reasoning=lambda: self._mender.resends_reasoning(self.server),
@@ -436,6 +444,9 @@ class Engine:
             past_tokens=match.tip.tokens if begun else self._head_tokens(head),
             head=head,
             told=dict(enumerate(view.values)),
+            rent=before.rent,
+            swept=before.swept,
+            carry_cost=self.meter.carry_cost,
         )
 
     def _runs(self, stage: Stage) -> bool:
@@ -585,6 +596,7 @@ class Engine:
             server=self.server,
             whole=not plan.broken and not turn.revised,
         )
+        facts = replace(facts, rent=turn.rent, swept=turn.swept)
         if sent and usage.prompt_tokens is not None:
             sent[-1] = replace(sent[-1], tokens=usage.prompt_tokens)
         replies: list[Reply] = []
@@ -658,10 +670,7 @@ def _template(file: Path | None) -> str | None:
 
 def _facts_before(turn: Turn) -> Facts | None:
     """What is known of the newest answered turn that this one continues, without what was freed."""
-    entry = turn.past
-    while entry.parent is not None and entry.facts is None:
-        entry = entry.parent
-    facts = entry.facts
+    facts = newest_facts(turn.past)
     freed = turn.past.tokens - turn.past_tokens if turn.revised else 0
     if not freed or facts is None or facts.prompt_tokens is None:
         return facts

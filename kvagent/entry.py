@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import Any
 
 from kvagent.fingerprint import digest, meaning
+from kvagent.pricing import Rent
 from kvagent.revision import Revision, forms_of
 
 Told = Mapping[int, str]
@@ -70,6 +71,16 @@ class Head:
 
 
 @dataclass(frozen=True, slots=True)
+class Swept:
+    """What could be cleared among the messages up to a depth, in estimated tokens."""
+
+    depth: int = 0
+    removable: int = 0
+    front: int = 0
+    """Tokens in front of the first of it."""
+
+
+@dataclass(frozen=True, slots=True)
 class Facts:
     """What is known of the turn that ended with an entry."""
 
@@ -80,6 +91,9 @@ class Facts:
     """Tokens that each of the last turns added."""
     warned: float = 0.0
     """The highest share of the window that was warned of."""
+    rent: Rent = field(default_factory=Rent)
+    """What old results have cost that could have been cleared."""
+    swept: Swept = field(default_factory=Swept)
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,3 +219,11 @@ class Entry:
 def copied(raw: bytes) -> bytes:
     """Bytes that take no more memory than they say; those that orjson made keep 4 KiB at least."""
     return bytes(memoryview(raw))
+
+
+def newest_facts(entry: Entry) -> Facts | None:
+    """What is known of the newest answered turn on the way to an entry."""
+    at: Entry | None = entry
+    while at is not None and at.facts is None:
+        at = at.parent
+    return None if at is None else at.facts

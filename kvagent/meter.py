@@ -14,6 +14,7 @@ from kvagent.bill import Account, Bill
 from kvagent.entry import Facts
 from kvagent.events import Event, Part, TurnFinished, WindowFilling
 from kvagent.missed import Misses
+from kvagent.pricing import Timings, carry_cost
 
 # Turns over which growth is averaged.
 _GROWTHS = 8
@@ -41,6 +42,7 @@ class Meter:
         self._ratio: dict[Part, float] = dict.fromkeys(_PARTS, _TOKENS_PER_BYTE)
         self._misses = Misses()
         self.account = Account()
+        self._timings = Timings()
         self.scale = 1.0
         """Tokens of this server for one of the general tokenizer, which counts where it must be
         known before sending how long a prompt is."""
@@ -51,6 +53,11 @@ class Meter:
         self.completion_tokens = 0
         self._told_of = 0
         """Prompt tokens of the requests of which the server said how many were cached."""
+
+    @property
+    def carry_cost(self) -> float | None:
+        """What a cached token costs a turn, in prefilled tokens, as far as the server's timings tell."""
+        return carry_cost(self._timings)
 
     def bill(self) -> Bill:
         """Prefill with kvagent, its own calls included, and about what it would be without."""
@@ -96,6 +103,7 @@ class Meter:
             usage.completion_tokens,
         )
         grown = self._learn(before, added, prompt)
+        self._time(usage)
         growths = before.growths if before else ()
         if grown is not None and before is not None and not again:
             growths = (*growths, sum(grown.values()))[-_GROWTHS:]
@@ -138,6 +146,20 @@ class Meter:
                 warned = share
                 events.append(WindowFilling(conversation, share, used, window, left))
         return Facts(number, prompt, completion, growths, warned), events
+
+    def _time(self, usage: Usage) -> None:
+        """Learn how much slower the server gets with each token that it carries."""
+        prompt, cached = usage.prompt_tokens, usage.cached_tokens
+        if prompt is None or cached is None or usage.prompt_ms is None:
+            return
+        with self._lock:
+            self._timings = self._timings.with_turn(
+                cached=cached,
+                prefilled=prompt - cached,
+                prefill_seconds=usage.prompt_ms / 1000,
+                generated=usage.completion_tokens or 0 if usage.decode_ms is not None else 0,
+                decode_seconds=(usage.decode_ms or 0) / 1000,
+            )
 
     def _learn(
         self, before: Facts | None, added: Mapping[Part, int], prompt: int | None

@@ -8,7 +8,8 @@ from functools import lru_cache
 
 import orjson
 
-from kvagent.entry import REPLIES, Entry, Facts, Head, Reply
+from kvagent.entry import REPLIES, Entry, Facts, Head, Reply, Swept
+from kvagent.pricing import Rent
 from kvagent.revision import Revision
 
 logger = logging.getLogger("kvagent")
@@ -63,7 +64,14 @@ def read_replies(records: Sequence[bytes]) -> tuple[Reply, ...]:
 def read_facts(record: bytes) -> Facts:
     """The facts that were stored as JSON; errors of any kind for what is none."""
     data = orjson.loads(record)
-    return Facts(**{**data, "growths": tuple(data["growths"])})
+    return Facts(
+        **{
+            **data,
+            "growths": tuple(data["growths"]),
+            "rent": Rent(**data.get("rent", {})),
+            "swept": Swept(**data.get("swept", {})),
+        }
+    )
 
 
 @lru_cache(maxsize=64)
@@ -101,11 +109,22 @@ def read_head(record: bytes) -> Head:
 
 @lru_cache(maxsize=64)
 def revision_record(revision: Revision) -> bytes:
-    """Revision as JSON."""
-    return orjson.dumps({str(depth): form.decode() for depth, form in revision.forms.items()})
+    """A revision as JSON."""
+    return orjson.dumps(
+        {
+            "forms": {str(depth): form.decode() for depth, form in revision.forms.items()},
+            "tiers": revision.tiers,
+        }
+    )
 
 
 @lru_cache(maxsize=64)
 def read_revision(record: bytes) -> Revision:
-    """The edits that were stored as JSON; errors of any kind for what is none."""
-    return Revision({int(depth): form.encode() for depth, form in orjson.loads(record).items()})
+    """The revision that was stored as JSON; errors of any kind for what is none."""
+    from kvagent.compaction.tiers import Tier
+
+    data = orjson.loads(record)
+    return Revision(
+        {int(depth): form.encode() for depth, form in data["forms"].items()},
+        tuple(Tier(**tier) for tier in data["tiers"]),
+    )

@@ -8,8 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from kvagent.fingerprint import digest
+
+if TYPE_CHECKING:
+    from kvagent.compaction.tiers import Tier
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -18,6 +22,8 @@ class Revision:
 
     forms: Mapping[int, bytes]
     """Empty where a message is left out."""
+    tiers: tuple[Tier, ...] = ()
+    """The narratives that stand in the record of old turns; their ranges are depths."""
     _key: list[bytes] = field(default_factory=list, init=False)
 
     @property
@@ -37,9 +43,9 @@ class Revision:
         """Bytes held in memory, roughly."""
         return sum(100 + len(form) for form in self.forms.values())
 
-    def with_more(self, forms: Mapping[int, bytes]) -> Revision:
-        """These and further ones, which go before."""
-        return Revision({**self.forms, **forms})
+    def with_more(self, forms: Mapping[int, bytes], tiers: tuple[Tier, ...] | None) -> Revision:
+        """These and further ones, which go before; None leaves the narratives as they are."""
+        return Revision({**self.forms, **forms}, self.tiers if tiers is None else tiers)
 
 
 def forms_of(sent: Iterable[bytes], edits: Revision | None) -> list[bytes]:

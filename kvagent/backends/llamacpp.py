@@ -99,6 +99,7 @@ class Timings(NamedTuple):
     prefilled: int | None
     predicted: int | None
     prompt_ms: float | None
+    predicted_ms: float | None
 
 
 def timings(reply: Mapping[str, Any]) -> Timings:
@@ -109,6 +110,7 @@ def timings(reply: Mapping[str, Any]) -> Timings:
         prefilled=count(said.get("prompt_n")),
         predicted=count(said.get("predicted_n")),
         prompt_ms=milliseconds(said.get("prompt_ms")),
+        predicted_ms=milliseconds(said.get("predicted_ms")),
     )
 
 

@@ -31,6 +31,7 @@ def usage_of(reply: Mapping[str, Any]) -> Usage:
         cached_tokens=cached,
         completion_tokens=said.completion if said.completion is not None else timed.predicted,
         prompt_ms=timed.prompt_ms,
+        decode_ms=timed.predicted_ms,
     )
 
 

@@ -16,14 +16,15 @@ class Usage:
     """The token counts of one reply, as the server says them; ``None`` is what it does not say.
 
     ``prompt_tokens`` includes ``cached_tokens``. ``prompt_ms`` is the server's own time for the
-    prefill, in milliseconds. An unknown ``cached_tokens`` is never 0: 0 says that nothing was
-    cached, and a server that keeps silent says no such thing.
+    prefill, ``decode_ms`` for the reply, in milliseconds. An unknown ``cached_tokens`` is never 0:
+    0 says that nothing was cached, and a server that keeps silent says no such thing.
     """
 
     prompt_tokens: int | None
     cached_tokens: int | None
     completion_tokens: int | None
     prompt_ms: float | None
+    decode_ms: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

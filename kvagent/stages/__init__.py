@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
+from kvagent.stages.clear import clear
+from kvagent.stages.compact import compact
 from kvagent.stages.echo import echo
 from kvagent.stages.evict import evict
 from kvagent.stages.pin_head import pin_head
 from kvagent.stages.turn import Edit, Fresh, Stage, Turn
 
-DEFAULT_STAGES: tuple[Stage, ...] = (pin_head, echo, evict)
-"""In this order; ``clear`` and ``compact`` will follow."""
+DEFAULT_STAGES: tuple[Stage, ...] = (pin_head, echo, evict, clear, compact)
+"""In this order."""
 
-__all__ = ["DEFAULT_STAGES", "Edit", "Fresh", "Stage", "Turn", "echo", "evict", "pin_head"]
+__all__ = [
+    "DEFAULT_STAGES",
+    "Edit",
+    "Fresh",
+    "Stage",
+    "Turn",
+    "clear",
+    "compact",
+    "echo",
+    "evict",
+    "pin_head",
+]

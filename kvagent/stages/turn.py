@@ -9,20 +9,29 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import orjson
 
 from kvagent.chat import ChatRequest
-from kvagent.entry import NOTHING_TOLD, Entry, Head, Told
+from kvagent.entry import NOTHING_TOLD, Entry, Head, Swept, Told
 from kvagent.events import Cause
 from kvagent.fingerprint import identity
 from kvagent.flow import Ask
 from kvagent.head import HeadView
 from kvagent.ledger import Tree
 from kvagent.policy import Policy
+from kvagent.pricing import Rent
 from kvagent.revision import Revision
 from kvagent.standing import Standing
+from kvagent.summaries import Summaries
+
+if TYPE_CHECKING:
+    from kvagent.compaction.tiers import Tier
+
+
+# The share of the window that is kept for a reply whose length the request leaves open.
+_REPLY = 20
 
 
 @dataclass(slots=True)
@@ -88,6 +97,10 @@ class Turn:
     tail: list[Fresh]
     policy: Policy
     window: int | None
+    """Tokens that prompt and reply may have together; None: not known."""
+    summaries: Summaries
+    """Where narratives of old turns come from."""
+    namespace: str
     count_tokens: Callable[[str], int]
     store_original: Callable[[str], str]
     """Keeps the original of a text that will be shortened; returns the handle to get it back."""
@@ -108,6 +121,16 @@ class Turn:
     edits: list[Edit] = field(default_factory=list)
     revised: dict[int, bytes] = field(default_factory=dict)
     """By depth, new forms of messages that were sent before; empty where one is left out."""
+    tiers: tuple[Tier, ...] | None = None
+    """The narratives in the record of old turns; None: those that were there before."""
+    rent: Rent = field(default_factory=Rent)
+    """What old results have cost that could have been cleared."""
+    swept: Swept = field(default_factory=Swept)
+    """And how many there are."""
+    carry_cost: float | None = None
+    """What it costs to carry a cached token for a turn, in prefilled tokens; None: not known."""
+    floor: int | None = None
+    """Estimated tokens that clearing cannot free, where that was worked out."""
 
     @property
     def messages(self) -> Sequence[Mapping[str, Any]]:
@@ -132,7 +155,20 @@ class Turn:
         """The forms that stand in place of those first sent, those of this turn included."""
         if not self.revised:
             return self.past.revision
-        return (self.past.revision or Revision({})).with_more(self.revised)
+        return (self.past.revision or Revision({})).with_more(self.revised, self.tiers)
+
+    @property
+    def room(self) -> int | None:
+        """Tokens that the prompt may have, so that the reply has room as well; None: not known.
+
+        Where the request does not say how long the reply may be, a part of the window is kept.
+        """
+        if self.window is None:
+            return None
+        said = (self.request.body.get(key) for key in ("max_completion_tokens", "max_tokens"))
+        reply = next((n for n in said if isinstance(n, int)), self.window // _REPLY)
+        # Who allows a reply as long as the window does not mean to have no prompt.
+        return self.window - min(max(reply, 0), self.window // 2) - 1
 
     def standing(self) -> list[Standing]:
         """All messages behind the head as they would go out now; costs as much as the history."""

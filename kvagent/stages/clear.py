@@ -1,0 +1,154 @@
+"""Is it time to clear old results, and how much of them?
+
+Everything behind the first edited byte is prefilled again, so edits come in batches: when the
+prompt leaves no room for the reply, or when carrying the old results has cost as much.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from kvagent.entry import Entry, Swept
+from kvagent.policy import Clear
+from kvagent.pricing import Rent, due
+from kvagent.stages.turn import Edit, Turn
+from kvagent.standing import Standing
+
+if TYPE_CHECKING:
+    from kvagent.clearing import Cleared
+
+# How much of what could be freed is kept nevertheless, where room is what counts: the more, the
+# less is lost, and the sooner the next batch is due.
+_SPARED = 0.3
+# About what stands in place of a result that is cleared.
+_STUB_TOKENS = 50
+# A batch must free this share of the window, or it is not worth a prefix break.
+_LEAST = 20
+
+
+def clear(turn: Turn) -> None:
+    """Make one batch of edits where it is due."""
+    policy = turn.policy.clear
+    if policy is None:
+        return
+    full = is_full(turn)
+    turn.rent, pays = _priced(turn, policy)
+    if not (full or pays):
+        return
+    from kvagent.clearing import clearable, plan
+
+    standing = turn.standing()
+    tokens = turn.tokens
+    most = clearable(
+        standing,
+        keep=policy.keep,
+        exclude_tools=policy.exclude_tools,
+        clear_tool_inputs=policy.clear_tool_inputs,
+    )
+    turn.floor = tokens - most
+    free = most
+    if full and turn.room is not None:
+        free = tokens - turn.floor - int(_SPARED * max(0, turn.room - turn.floor))
+    least = policy.clear_at_least
+    if least is None:
+        least = (turn.window or tokens) // _LEAST
+    # Whether a batch is made or does not free enough, the next one is not due at once.
+    turn.rent = turn.rent.settled()
+    turn.swept = Swept(turn.swept.depth)
+    cleared = plan(
+        standing,
+        free=free,
+        keep=policy.keep,
+        exclude_tools=policy.exclude_tools,
+        clear_tool_inputs=policy.clear_tool_inputs,
+        count_tokens=turn.count_tokens,
+        store_original=turn.store_original,
+    )
+    by_index = {each.index: each for each in standing}
+    freed = sum(by_index[one.index].tokens - one.tokens for one in cleared)
+    if cleared and freed >= least:
+        _apply(turn, standing, by_index, cleared, "window_full" if full else "carrying_costs")
+
+
+def is_full(turn: Turn) -> bool:
+    """Whether the prompt leaves too little room for the reply."""
+    room = turn.room
+    if room is None:
+        return False
+    # A token has at least one byte: where this fits, nothing has to be counted.
+    if turn.past_tokens + sum(len(fresh.sent) for fresh in turn.tail) <= room:
+        return False
+    return turn.tokens > room
+
+
+def _apply(
+    turn: Turn,
+    standing: Sequence[Standing],
+    by_index: Mapping[int, Standing],
+    cleared: Sequence[Cleared],
+    cause: str,
+) -> None:
+    first = min(cleared, key=lambda one: one.index)
+    behind = cached_behind(standing, first.index)
+    freed = sum(turn.revise(by_index[one.index], one.message) for one in cleared)
+    reasons = Counter(one.reason for one in cleared)
+    turn.edits.append(
+        Edit(
+            "clear",
+            cause,
+            first.index,
+            count=len(cleared),
+            detail=", ".join(f"{count} {reason}" for reason, count in sorted(reasons.items())),
+            freed_tokens=freed,
+            cost_tokens=max(0, behind - freed),
+        )
+    )
+
+
+def cached_behind(standing: Sequence[Standing], index: int) -> int:
+    """Tokens that were sent before, from a message on."""
+    return sum(each.tokens for each in standing if each.depth and each.index >= index)
+
+
+def _priced(turn: Turn, policy: Clear) -> tuple[Rent, bool]:
+    """The rent with this turn in it, and whether clearing pays."""
+    carry = turn.carry_cost if policy.carry_cost is None else policy.carry_cost
+    if carry is None:
+        return due(turn.rent, removable=0, behind=0, kept=0, carry=None)
+    turn.swept, spared = _swept(turn, policy)
+    return due(
+        turn.rent,
+        removable=turn.swept.removable,
+        behind=turn.past_tokens - turn.swept.front,
+        kept=turn.past_tokens - spared,
+        carry=carry,
+    )
+
+
+def _swept(turn: Turn, policy: Clear) -> tuple[Swept, int]:
+    """What could be cleared by now, and the tokens in front of the results that are spared.
+
+    Looks only at what was sent since, and at the spared results: an estimate, not the plan.
+    """
+    depth, removable, front = turn.swept.depth, turn.swept.removable, turn.swept.front
+    spare = policy.keep - sum(fresh.role == "tool" for fresh in turn.tail)
+    spared = turn.past_tokens
+    left: list[Entry] = []
+    entry = turn.past
+    while entry.parent is not None and entry.depth > depth:
+        if entry.role == "tool":
+            if spare > 0:
+                spare -= 1
+                spared = entry.parent.tokens
+            else:
+                left.append(entry)
+        entry = entry.parent
+    for entry in reversed(left):
+        assert entry.parent is not None
+        if not removable:
+            front = entry.parent.tokens
+        removable += max(0, entry.own - _STUB_TOKENS)
+        depth = entry.depth
+    return Swept(depth, removable, front), spared
