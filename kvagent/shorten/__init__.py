@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
-from kvagent.shorten import blob, hits, listing, table
+from kvagent.shorten import blob, code, diff, hits, listing, log, markdown, table
+from kvagent.shorten import html as html_shortener
 from kvagent.shorten import json as json_shortener
 from kvagent.shorten import text as text_shortener
 from kvagent.shorten.marker import is_marked
@@ -32,9 +33,14 @@ class Shortener(Protocol):
 SHORTENERS: tuple[Shortener, ...] = (
     json_shortener,
     blob,
+    diff,
+    html_shortener,
     hits,
     listing,
     table,
+    markdown,
+    code,
+    log,
     text_shortener,
 )
 """In the order in which they are asked; the last one takes every text."""

@@ -66,7 +66,7 @@ def shorten(
     bare = without_numbers(text)
     told = (text if bare is None else bare).removesuffix("\n")
     lines = told.split("\n")
-    by_name = bare is not None or has_suffix(source, _SUFFIXES)
+    by_name = bare is not None or names_code(source)
     if not _is_code(lines, by_name=by_name) or len(max(lines, key=len)) > _LONGEST_LINE:
         return None
     wishes = [
@@ -75,6 +75,11 @@ def shorten(
     ]
     pieces = numbered_pieces(text, bare)
     return compose(pieces, budget, wishes, total=len(lines), handle=handle, told=told)
+
+
+def names_code(source: str | None) -> bool:
+    """Whether `source` names a file of a programming language."""
+    return has_suffix(source, _SUFFIXES)
 
 
 def outline(lines: Sequence[str]) -> list[int]:

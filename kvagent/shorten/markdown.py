@@ -1,0 +1,91 @@
+"""What of a Markdown document stands?
+
+Its headings, how each section begins, the first item of each list and the head of each table; then
+the lines that tell most for their length.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from kvagent.shorten.code import names_code
+from kvagent.shorten.composition import Wish, compose
+from kvagent.shorten.numbering import numbered_pieces, without_numbers
+from kvagent.shorten.pieces import pieces_of
+from kvagent.shorten.result import Shortened, count_lines
+from kvagent.shorten.source import has_suffix
+
+# Shares of the room.
+_HEADINGS, _BEGINNINGS, _LISTS = 0.15, 0.1, 0.05
+
+_SUFFIXES = (".md", ".markdown", ".mdx", ".rst", ".adoc")
+_HEADING = re.compile(r"#{1,6} \S")
+_SECTION = re.compile(r"^#{2,6} \S", re.MULTILINE)  # with one mark, it might be a comment
+_FENCE = re.compile(r"\s*(?:```|~~~)")
+_ITEM = re.compile(r"\s*(?:[-*+]|\d+[.)]) \S")
+_TABLE = re.compile(r"\s*\|.*\|\s*$")
+_SECTIONS = 3  # so many, and it is a document
+_LONG_LINE = 1000
+
+
+def shorten(
+    text: str, budget: int, *, handle: str | None = None, source: str | None = None
+) -> Shortened | None:
+    """Shortens a Markdown document to at most `budget` characters; None if `text` is none."""
+    named = has_suffix(source, _SUFFIXES)
+    if "\x1b" in text or "#" not in text or (names_code(source) and not named):
+        return None
+    bare = without_numbers(text)
+    told = text if bare is None else bare
+    sections = sum(1 for _ in zip(_SECTION.finditer(told), range(_SECTIONS), strict=False))
+    if sections < (1 if named else _SECTIONS):
+        return None
+    if bare is not None:
+        if len(max(bare.split("\n"), key=len)) > _LONG_LINE:
+            return None
+        pieces = numbered_pieces(text, bare)
+        lines = bare.removesuffix("\n").split("\n")
+    else:
+        pieces = pieces_of(text, longest=min(400, max(80, budget // 16)))
+        if pieces.split * 2 > len(text):
+            return None
+        lines = list(pieces.texts)
+    return compose(
+        pieces,
+        budget,
+        outline_wishes(lines),
+        total=count_lines(text),
+        handle=handle,
+        told="\n".join(lines),
+    )
+
+
+def outline_wishes(lines: Sequence[str]) -> tuple[Wish, ...]:
+    """What of a document's lines shall stand before all others."""
+    headings: list[tuple[int, int]] = []
+    beginnings: list[int] = []
+    lists: list[int] = []
+    fenced = begun = in_block = False
+    for index, line in enumerate(lines):
+        if _FENCE.match(line):
+            fenced = not fenced
+        elif fenced or not line.strip():
+            in_block = in_block and fenced
+            continue
+        elif _HEADING.match(line):
+            headings.append((line.index(" "), index))
+            begun = False
+        elif not in_block and (_ITEM.match(line) or _TABLE.match(line)):
+            lists += (
+                [index, index + 1] if _TABLE.match(line) and index + 1 < len(lines) else [index]
+            )
+        elif not begun:
+            beginnings.append(index)
+            begun = True
+        in_block = True
+    return (
+        Wish([index for _, index in sorted(headings)], _HEADINGS, through=True),
+        Wish(beginnings, _BEGINNINGS, through=True),
+        Wish(lists, _LISTS, through=True),
+    )
