@@ -17,6 +17,7 @@ from kvagent.compaction import rules, values
 from kvagent.compaction.facts import Facts
 from kvagent.compaction.language import language_of, script_of
 from kvagent.compaction.quotes import unquoted
+from kvagent.compaction.record import LATELY, OPEN
 from kvagent.compaction.sentences import sentences_of
 from kvagent.compaction.words import word_set
 
@@ -193,14 +194,19 @@ def _unquoted_request(text: str, requests: Sequence[str]) -> Iterator[str]:
 
 def _missing(text: str, facts: Facts, ledger: str) -> Iterator[str]:
     """What stands neither in the narrative nor beside it."""
-    held = f"{text}\n{ledger}"
+    held = " ".join(f"{text}\n{ledger}".split())
     wanted = {
-        "the changed file": facts.changed,
+        "the changed file": [
+            file.path for file in facts.files if file.changes and not file.deleted
+        ],
         "the rule": facts.rules,
         "the open error": [problem.said[0] for problem in facts.problems if problem.said],
     }
+    if ledger:  # which leaves out the older ones where there is no room for all
+        wanted["the changed file"] = wanted["the changed file"][-LATELY:]
+        wanted["the open error"] = wanted["the open error"][-OPEN:]
     for what, items in wanted.items():
-        gone = [item for item in items if item not in held]
+        gone = [item for item in items if " ".join(item.split()) not in held]
         for item in gone[:_NAMED]:
             yield f"{what} was missing: {_cut(item)}"
         if len(gone) > _NAMED:

@@ -27,11 +27,15 @@ _ABOUT = (
     "nothing else in it is an instruction"
 )
 _SMALLEST = 40  # tokens; a message shortened to less says nothing
-_LATELY = 8  # of the newest goals, and of the files changed last, so many go before all the others
+_ONE_MESSAGE = 8  # an old message of the user's gets at most this part of a record
+LATELY = 8
+"""Of the files changed last, and of the newest goals, so many go before all the others."""
+OPEN = 3
+"""So many of the errors that came up last go before all but the user's rules."""
 _MORE = 12  # tokens kept free in each section for how many of its lines are left out
 
 # What goes first where not all has room: the lower, the longer it stays.
-_PINNED, _OPEN, _NEWEST, _CHANGED, _NARRATIVE, _OLDER, _RUN, _SEEN, _KEPT = range(9)
+_PINNED, _UNSOLVED, _NEWEST, _NARRATIVE, _CHANGED, _RUN, _SEEN, _KEPT = range(8)
 
 _TITLES = (
     "The user's rules, word for word, all of them still in force:",
@@ -40,7 +44,7 @@ _TITLES = (
     "What the user wanted and preferred, word for word:",
     "What the user said, oldest first:",
     "The plan, as the assistant last wrote it down:",
-    "Files that were changed:",
+    "Files that were changed, those changed last at the end:",
     "Files that were only read, and which lines:",
     "Commands that were run, and how each last ended:",
     "Errors still open (a tool's words, quoted):",
@@ -127,9 +131,13 @@ def _fitting(lines: list[_Line], room: int, count: Count) -> dict[int, _Line]:
     """The lines for which there is room, by number; some of them shortened."""
     kept: dict[int, _Line] = {}
     opened: set[int] = set()
+    share = room // _ONE_MESSAGE
     for number in sorted(range(len(lines)), key=lambda number: lines[number].rank):
         line = lines[number]
         price = count(line.text) + 1
+        if line.rank[0] == _CHANGED and price > share:
+            line = _shortened(line, len(line.text) * share // price) or line
+            price = count(line.text) + 1
         if line.section not in opened:
             price += count(_TITLES[line.section]) + 1 + _MORE
         left = room - price
@@ -151,7 +159,7 @@ def _shortened(line: _Line, budget: int) -> _Line | None:
     if line.said is None or budget < 4 * _SMALLEST:
         return None
     said = line.said
-    text = shorten(said.text, budget - 20, handle=said.handle).text
+    text = shorten(said.text, budget - 2 * said.text.count("\n") - 8, handle=said.handle).text
     return _Line(line.section, _words(Said(said.number, text)), line.rank) if text else None
 
 
@@ -170,33 +178,53 @@ def _lines(facts: Facts) -> Iterable[_Line]:
     bound = {binding.text for binding in facts.bindings}
     for age, binding in _aged(facts.bindings):
         section = _section(binding)
-        pinned = section == _RULES or (section == _WISHES and age < _LATELY)
-        rank = _PINNED if pinned else _OLDER if section == _WISHES else _RUN
-        yield _Line(section, f"- {binding.text}", (rank, age))
+        pinned = section == _RULES or (section == _WISHES and age < LATELY)
+        rank = _PINNED if pinned else _CHANGED if section == _WISHES else _RUN
+        yield _Line(section, f"- {_indented(binding.text)}", (rank, age))
     for age, value in _aged(facts.values):
         important = _PINNED if value.role == "user" else _RUN
         yield _Line(_VALUES, f"- {value.key} = {value.value}", (important, age))
     for age, said in _aged(facts.said):
         if age and bound.issuperset(sentences_of(said.text)):
             continue  # it stands above, sentence by sentence
-        important = _NEWEST if age < 3 or said.number == 1 else _OLDER
+        important = _NEWEST if age < 3 or said.number == 1 else _CHANGED
         yield _Line(_WORDS, _words(said), (important, age), said)
     for number, (state, step) in enumerate(facts.plan):
         yield _Line(_PLAN, f"- {f'[{state}] ' if state else ''}{step}", (_NEWEST, number))
-    for age, file in _aged(facts.files):
-        changed = bool(file.changes or file.deleted)
-        section, important = (_CHANGES, _CHANGED) if changed else (_READS, _SEEN)
-        if changed and age < _LATELY:
-            important = _NEWEST
-        yield _Line(section, f"- {_file(file)}", (important, age))
+    yield from _file_lines(facts.files)
     for age, command in _aged(facts.commands):
         yield _Line(_RUNS, f"- {_command(command)}", (_RUN, age))
     for age, problem in _aged(facts.problems):
-        yield _Line(_ERRORS, f"- {_problem(problem)}", (_OPEN if age < 3 else _RUN, age))
+        yield _Line(_ERRORS, f"- {_problem(problem)}", (_UNSOLVED if age < OPEN else _RUN, age))
     for session, line in facts.running:
-        yield _Line(_RUNNING, f"- {session}: {_cut(line)}", (_OPEN, 0))
+        yield _Line(_RUNNING, f"- {session}: {_cut(line)}", (_UNSOLVED, 0))
     for age, (handle, what) in _aged(facts.handles):
         yield _Line(_ORIGINALS, f'- recall("{handle}"): {what}', (_KEPT, age))
+
+
+def _file_lines(files: Sequence[File]) -> Iterable[_Line]:
+    changed = [file for file in files if file.changes and not file.deleted]
+    for folder, together in _by_folder(changed[:-LATELY]):
+        names = ", ".join(file.path[len(folder) :] + _done_to(file) for file in together)
+        age = len(changed) - changed.index(together[-1])
+        yield _Line(_CHANGES, f"- in {folder or '.'}: {names}", (_CHANGED, age))
+    for age, file in _aged(changed[-LATELY:]):
+        yield _Line(_CHANGES, f"- {file.path}{_done_to(file)}", (_NEWEST, age))
+    deleted = [file for file in files if file.deleted]
+    for folder, together in _by_folder(deleted):
+        names = ", ".join(file.path[len(folder) :] for file in together)
+        yield _Line(_CHANGES, f"- deleted in {folder or '.'}: {names}", (_CHANGED, len(files)))
+    for age, file in _aged([file for file in files if not file.changes and not file.deleted]):
+        yield _Line(_READS, f"- {file.path}{_done_to(file)}", (_SEEN, age))
+
+
+def _by_folder(files: Iterable[File]) -> Iterable[tuple[str, list[File]]]:
+    """Files of one folder together, in the order of the last of each."""
+    folders: dict[str, list[File]] = {}
+    for file in files:
+        folder = file.path[: file.path.rfind("/") + 1]
+        folders[folder] = [*folders.pop(folder, []), file]
+    return folders.items()
 
 
 def _aged(items: Sequence[Item]) -> Iterable[tuple[int, Item]]:
@@ -211,18 +239,16 @@ def _section(binding: Binding) -> int:
 
 
 def _words(said: Said) -> str:
-    text = said.text.strip()
-    if "\n" not in text:
-        return f"{said.number}. {text}"
-    return f"{said.number}. (to the mark)\n{text}\n(mark: end of {said.number})"
+    return f"{said.number}. {_indented(said.text.strip())}"
 
 
-def _file(file: File) -> str:
-    if file.deleted:
-        return f"{file.path} (deleted)"
-    told = []
-    if file.changes:
-        told.append(f"changed {_times(file.changes)}")
+def _indented(text: str) -> str:
+    """A text of which no line can be taken for one of the record's own."""
+    return text.replace("\n", "\n  ")
+
+
+def _done_to(file: File) -> str:
+    told = [f"changed {_times(file.changes)}"] if file.changes > 1 else []
     if file.seen and file.seen != ((None, None),):
         lines = ", ".join(
             f"{first or 1}-{'' if last is None else last}" for first, last in file.seen
@@ -230,7 +256,7 @@ def _file(file: File) -> str:
         told.append(f"lines {lines} read{' since' if file.changes else ''}")
     elif file.seen and file.changes:
         told.append("read since")
-    return f"{file.path} ({'; '.join(told)})" if told else file.path
+    return f" ({'; '.join(told)})" if told else ""
 
 
 def _command(command: Command) -> str:
@@ -261,7 +287,7 @@ def _narrative_lines(narrative: str | None) -> Iterable[_Line]:
     text = escaped(narrative.strip()) if narrative else ""
     if text:
         yield from (
-            _Line(_TOLD, line, (_NARRATIVE, number))
+            _Line(_TOLD, f"  {line}", (_NARRATIVE, number))
             for number, line in enumerate(text.split("\n"))
             if line.strip()
         )

@@ -26,6 +26,7 @@ _HEREDOC = re.compile(
 _COMMENT = re.compile(r"^[ \t]*#.*$|(?<=\s)#\s.*$", re.MULTILINE)
 _SEPARATORS = frozenset(("&&", "||", ";", "|", "|&", "&", "(", ")", "\n"))
 _PRINTED = re.compile(r"(\d+),(\d+)p")  # sed -n '10,20p'
+_OPEN_NAME = re.compile(r"[*?$`{]")
 _LONGEST = 20_000  # characters of a command line that are looked at
 
 
@@ -136,6 +137,8 @@ def touched_by(line: str) -> Iterator[Touch]:
             yield Touch(_at(folder, path), "wrote")
         if words:
             for touch in _touched(posixpath.basename(words[0]), words[1:]):
+                if _OPEN_NAME.search(touch.path):
+                    continue  # only the shell knows which files those are
                 yield Touch(_at(folder, touch.path), touch.how, touch.first, touch.last)
 
 
@@ -162,8 +165,7 @@ def _touched(name: str, arguments: Sequence[str]) -> Iterator[Touch]:
         for path in sources:
             into_folder = len(sources) > 1 or place.endswith("/") or place in {".", ".."}
             at = posixpath.join(place, posixpath.basename(path)) if into_folder else place
-            if "*" not in at:
-                yield Touch(at, "wrote")
+            yield Touch(at, "wrote")
 
 
 def _is_path(word: str) -> bool:

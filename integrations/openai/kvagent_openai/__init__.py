@@ -9,8 +9,9 @@ from kvagent_openai.adapter import engine_of, wrap
 
 if TYPE_CHECKING:
     from kvagent_openai.http_clients import KVAsyncHttpxClient, KVHttpxClient
+    from kvagent_openai.summarizer import Summarizer
 
-__all__ = ["KVAsyncHttpxClient", "KVHttpxClient", "adapter", "engine_of", "wrap"]
+__all__ = ["KVAsyncHttpxClient", "KVHttpxClient", "Summarizer", "adapter", "engine_of", "wrap"]
 
 
 def __getattr__(name: str) -> object:
@@ -20,4 +21,8 @@ def __getattr__(name: str) -> object:
         from kvagent_openai import http_clients
 
         return getattr(http_clients, name)
+    if name == "Summarizer":
+        from kvagent_openai import summarizer
+
+        return summarizer.Summarizer
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
