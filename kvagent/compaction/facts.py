@@ -317,13 +317,13 @@ class _Fold:
     def _slot(self, key: str) -> Value | None:
         """The value that a key names: the same words, or the only one whose key says more or less."""
         subject = values.subject_of(key)
-        own = values.subject_of(_unqualified(key))
+        own = values.bare_subject_of(key)
         near: list[Value] = []
         for value in self.values:
             other = values.subject_of(value.key)
             if other == subject:
                 return value
-            other_own = values.subject_of(_unqualified(value.key))
+            other_own = values.bare_subject_of(value.key)
             if own == other_own and (subject == own or other == other_own):
                 near.append(value)
         return near[0] if len(near) == 1 else None
@@ -460,10 +460,6 @@ def _joined(seen: tuple[Range, ...], new: Range) -> tuple[Range, ...]:
                 continue
         joined.append((first or 1, last))
     return tuple(joined)
-
-
-def _unqualified(key: str) -> str:
-    return key.partition(" (")[0]
 
 
 def _frozen(value: Any) -> Any:

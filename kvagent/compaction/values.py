@@ -29,7 +29,7 @@ _UNIT = (
 )
 _WORD = r"[^\s,;!?()\"`“”']*[^\s,;:!?.()\"`“”']"
 _VALUE = rf"(?P<value>{_QUOTED}|[$€£]?\d[\d.,_]*(?<=\d)\s?{_UNIT}(?!\w)|{_WORD})"
-_KEY = r"(?P<key>(?:[A-Za-z_][\w./-]*\s+){0,4}?[A-Za-z_][\w/-]*)"
+_KEY = r"(?P<key>(?:[A-Za-z_][\w./'’-]*\s+){0,4}?[A-Za-z_][\w/'’-]*)"
 _DETERMINER = r"(?:the|our|my|your|its|their|this|that)"
 _BECOMES = (
     r"(?:is|are|was|will be|should be|must be|shall be|has to be|needs to be|stays|remains|becomes|equals"
@@ -97,6 +97,7 @@ _QUALIFIER = re.compile(
     rf"\b(?:for|in|on|of|under|within|at)\s+(?:{_DETERMINER}\s+)?(?P<what>[A-Za-z][\w-]*(?:\s+[A-Za-z][\w-]*)?)",
     re.IGNORECASE,
 )
+_PLACE = re.compile(r"\s\(|\s(?:for|in|on|of|under|within|at)\s")
 _EMPTY = word_set(
     "a actually again all also an and any are as at back be by current currently every for from going here i"
     " in is it its just let lets make maybe me my new no not now of on onwards or our out please point real"
@@ -126,6 +127,11 @@ def subject_of(key: str) -> frozenset[str]:
     """The words that make two keys the same, however they are spelt and ordered."""
     spread = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", key)
     return frozenset(re.findall(r"[^\W_]+", spread.lower())) - _EMPTY
+
+
+def bare_subject_of(key: str) -> frozenset[str]:
+    """The same without what the key says about where it holds: "port" of "port in staging"."""
+    return subject_of(_PLACE.split(key, maxsplit=1)[0]) or subject_of(key)
 
 
 def values_in(sentence: str) -> list[Stated]:
