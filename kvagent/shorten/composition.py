@@ -42,6 +42,7 @@ def compose(
     handle: str | None = None,
     notes: Sequence[str] = (),
     told: str | None = None,
+    to_the_ends: bool = True,
 ) -> Shortened:
     """The text with at most `budget` characters that shows the most of `pieces`.
 
@@ -49,6 +50,7 @@ def compose(
     notes  what was done to the pieces beforehand
     told   the texts of the pieces with what they tell and without what was added to them, a line
            each; the same as the texts if not given
+    to_the_ends  whether room that is left goes to the first and last lines, whatever they tell
     """
     # The marker is the longest when as many are shown as there are, but for one.
     longest_marker = len(marker(0, total, unit, handle, notes)) + len(str(total)) - 1
@@ -56,7 +58,7 @@ def compose(
     if selection.room < 0:
         return no_room(total, unit, budget, handle)
     for_footer = min(int(budget * _FOOTER), selection.room // 3)
-    last_line = _fill(selection, wishes, for_footer, told)
+    last_line = _fill(selection, wishes, for_footer, told, to_the_ends=to_the_ends)
     kept = selection.count()
     shown = [marker(kept, total, unit, handle, notes), selection.text(), *last_line]
     return Shortened("\n".join(shown), kept, total - kept, unit, lossless=False)
@@ -70,7 +72,12 @@ def no_room(total: int, unit: Unit, budget: int, handle: str | None) -> Shortene
 
 
 def _fill(
-    selection: Selection, wishes: Sequence[Wish], for_footer: int, told: str | None
+    selection: Selection,
+    wishes: Sequence[Wish],
+    for_footer: int,
+    told: str | None,
+    *,
+    to_the_ends: bool,
 ) -> list[str]:
     """Chooses what stands, and gives the footer for the rest, if there is one."""
     room = selection.room
@@ -83,7 +90,8 @@ def _fill(
     # What the footer did not need goes to more lines, and they may make it shorter still.
     selection.room += for_footer - len(last_line) - 1
     grown = density.fill() if selection.room > _SHORT_LINE else False
-    selection.extend()
+    if to_the_ends:
+        selection.extend()
     selection.close_narrow_gaps()
     if grown and last_line:
         last_line = _footer(

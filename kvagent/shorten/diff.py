@@ -22,8 +22,9 @@ _MODE = re.compile(
     r"(?:new|deleted) file|rename |copy |old mode|new mode|Binary files|similarity|GIT binary"
 )
 _NEAR = 2  # lines of context on each side
-_FILES, _MODES, _CHANGES = 0.5, 0.1, 1.0  # shares of the room
-_WHOLE = 0.9  # of the room: changes that fit into it stand, else those that tell most
+_FILES, _MODES, _CHANGES = 0.9, 0.1, 1.0  # shares of the room
+_WHOLE = 0.75  # of the room: changes that fit into it stand, else those that tell most
+_GAP = 12  # characters in the place of lines left out
 _LONGEST_LINE = 1000
 
 
@@ -43,12 +44,16 @@ class _File:
 
 @dataclass(slots=True)
 class _Diff:
-    """What each line of a diff is, by their indexes."""
+    """What each line of a diff is, by their indexes.
+
+    `index` are those that say nothing a reader needs: hashes, and the name once more.
+    """
 
     files: list[_File]
     hunks: list[int]
     changes: list[int]
     modes: list[int]
+    index: list[int]
     context: list[int]
 
 
@@ -73,17 +78,18 @@ def shorten(
         texts[file.name] = f"{lines[file.name]} {file}"
     pieces = Pieces(texts, range(1, len(lines) + 2), {}, 0, ended=cleaned.endswith("\n"))
     size = sum(len(texts[index]) + 1 for index in (*diff.changes, *diff.hunks))
-    room = budget - sum(len(texts[file.name]) + 1 for file in diff.files)
-    first = [*diff.hunks, *diff.changes] if size <= _WHOLE * room else []
+    size += sum(len(texts[file.name]) + 1 for file in diff.files)
+    size += 2 * _GAP * (len(diff.hunks) + len(diff.files))
+    first = [*diff.hunks, *diff.changes] if size <= _WHOLE * budget else []
     wishes = (
         Wish([file.name for file in diff.files], _FILES, through=True),
         Wish(diff.modes, _MODES, through=True),
         Wish(first, _CHANGES, through=True),
         Wish(_nearest(diff, len(lines)) if first else (), _CHANGES, through=True),
     )
-    if not first:  # only what changes is worth its room
-        for index in (*diff.context, *diff.hunks):
-            lines[index] = ""
+    dull = diff.index if first else (*diff.index, *diff.context, *diff.hunks)
+    for index in dull:  # only what changes is worth its room
+        lines[index] = ""
     return compose(
         pieces,
         budget,
@@ -92,12 +98,13 @@ def shorten(
         handle=handle,
         notes=["terminal codes removed"] if cleaned != text else [],
         told="\n".join(lines),
+        to_the_ends=False,
     )
 
 
 def _read(lines: Sequence[str]) -> _Diff:
     """Tells the lines of a diff apart; a hunk has as many as its first line says."""
-    diff = _Diff([], [], [], [], [])
+    diff = _Diff([], [], [], [], [], [])
     old = new = 0
     git = any(line.startswith("diff --git ") for line in lines)
     for index, line in enumerate(lines):
@@ -105,8 +112,12 @@ def _read(lines: Sequence[str]) -> _Diff:
         if old <= 0 and new <= 0 and hunk is None:
             if line.startswith("diff --git " if git else "+++ "):
                 diff.files.append(_File(index))
+            elif line.startswith("+++ ") and diff.files and not line.startswith("+++ /dev/null"):
+                diff.files[-1].name = index  # says the name once
             elif _MODE.match(line):
                 diff.modes.append(index)
+            elif line.startswith(("index ", "--- ")):
+                diff.index.append(index)
             continue
         if hunk is not None and diff.files:
             old, new = (1 if count is None else int(count) for count in hunk.groups())

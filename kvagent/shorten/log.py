@@ -15,10 +15,10 @@ from kvagent.shorten.composition import Wish
 from kvagent.shorten.pieces import Pieces
 from kvagent.shorten.result import Shortened
 from kvagent.shorten.text import ends, lines_of_text
-from kvagent.shorten.traces import trace_lines
+from kvagent.shorten.traces import foreign_frames, trace_lines
 
 # Shares of the room.
-_OUTCOME, _ERRORS, _TRACES, _OTHERS, _WARNINGS, _TAIL = 0.1, 0.15, 0.15, 0.1, 0.05, 0.05
+_OUTCOME, _ERRORS, _TRACES, _OTHERS, _WARNINGS, _TAIL = 0.1, 0.25, 0.15, 0.1, 0.05, 0.05
 
 _AROUND = 3  # lines before and behind the first and the last error
 _MOST_WARNINGS = 5
@@ -58,7 +58,7 @@ def shorten(
     """Shortens the output of a program to at most `budget` characters; None if `text` is none."""
     if not _is_output(text):
         return None
-    return lines_of_text(text, budget, handle, _wishes)
+    return lines_of_text(text, budget, handle, _wishes, dull=foreign_frames)
 
 
 def _is_output(text: str) -> bool:

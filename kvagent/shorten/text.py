@@ -5,7 +5,7 @@ Its two ends, what reports an error, and then the lines that tell most for their
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from kvagent.shorten.alarms import alarms
 from kvagent.shorten.clean import clean
@@ -38,11 +38,16 @@ def shorten(
 
 
 def lines_of_text(
-    text: str, budget: int, handle: str | None, wishes: Callable[[Pieces], Sequence[Wish]]
+    text: str,
+    budget: int,
+    handle: str | None,
+    wishes: Callable[[Pieces], Sequence[Wish]],
+    dull: Callable[[Sequence[str]], Iterable[int]] | None = None,
 ) -> Shortened:
     """The lines of `text` as a terminal shows them, those that `wishes` names first.
 
-    Lines that stand many times in a row are folded into one, long lines taken apart.
+    Lines that stand many times in a row are folded into one, long lines taken apart. Those that
+    `dull` names stand only if they were wished for.
     """
     cleaned = clean(text)
     pieces = pieces_of(cleaned, longest=min(400, max(80, budget // 16)))
@@ -55,8 +60,22 @@ def lines_of_text(
         whole = f"{marker(kept, total, unit, handle, folded)}\n{pieces.whole()}"
         if len(whole) <= budget:
             return Shortened(whole, kept, total - kept, unit, lossless=not notes)
-    wanted = wishes(pieces)
-    return compose(pieces, budget, wanted, total=total, unit=unit, handle=handle, notes=notes)
+    told = None
+    if dull is not None:
+        texts = list(pieces.texts)
+        for index in dull(pieces.texts):
+            texts[index] = ""
+        told = "\n".join(texts)
+    return compose(
+        pieces,
+        budget,
+        wishes(pieces),
+        total=total,
+        unit=unit,
+        handle=handle,
+        notes=notes,
+        told=told,
+    )
 
 
 def ends(count: int) -> Wish:

@@ -41,6 +41,16 @@ def trace_lines(texts: Sequence[str]) -> Iterator[int]:
     return chain(_from_the_ends(messages), frames)
 
 
+def foreign_frames(texts: Sequence[str]) -> Iterator[int]:
+    """The indexes of the lines of frames in files that are not the program's own."""
+    for index, text in enumerate(texts):
+        python = _PYTHON_FRAME.match(text)
+        if (python or _AT_FRAME.match(text)) and _FOREIGN.search(text):
+            yield index
+            if python and index + 1 < len(texts):
+                yield index + 1
+
+
 def _python(texts: Sequence[str], begin: int, messages: list[int], frames: list[int]) -> int:
     """Reads one block of a traceback; gives the index of the line behind what was raised."""
     margin = texts[begin].index("T")
