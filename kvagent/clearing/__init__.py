@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from kvagent.clearing.gist import gist
 from kvagent.clearing.planning import Cleared, clearable, plan
 
-__all__ = ["Cleared", "clearable", "plan"]
+__all__ = ["Cleared", "clearable", "gist", "plan"]

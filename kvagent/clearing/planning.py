@@ -1,8 +1,9 @@
 """What do the messages of a prompt become when it must get smaller by so many tokens?
 
-What is cleared keeps what stands nowhere else, as far as there is room. First tool results and what
-the agent itself wrote; where that is not enough also what the user pasted. The newest results, the
-agent's last words, and the first and the newest user message stay as they are.
+What is cleared keeps what stands nowhere else, as far as there is room: tool results and what the
+agent itself wrote, but for the newest results and the agent's last message. Only what must go for
+the prompt to fit may also be the user's, and then the newest; the first and the newest user message
+stay as they are in any case.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ from kvagent.standing import Standing
 _MARKER_TOKENS = 25
 # Lines that name much have more tokens a character than their text: then there was less room.
 _TRIES = 3
+_REASONS = {"tool": "age", "assistant": "assistant_text", "user": "user_text"}
+_RESORTS = 3
 _A_HANDLE = "r" + 12 * "0"  # as long as one is
 # What a later result stands for keeps nothing but its marker, which says so.
 _NOTES = {REPEAT: "the same stands below", SUPERSEDED: "a newer one stands below"}
@@ -57,6 +60,7 @@ def plan(
     standing: Sequence[Standing],
     *,
     free: int,
+    must: int = 0,
     keep: int,
     exclude_tools: Collection[str],
     clear_tool_inputs: bool,
@@ -66,16 +70,20 @@ def plan(
     """What to make of which messages, so that at least ``free`` tokens are freed if they can be.
 
     Args:
+        must: so many must be freed, or the request is refused: as long as that is not reached, the
+            user's texts, the agent's last message and the newest results are cleared too, in this
+            order.
         keep: so many of the newest tool results stay as they are.
-        exclude_tools: the results of these tools stay as well.
+        exclude_tools: the results of these tools stay in any case.
         clear_tool_inputs: whether long texts in the arguments of calls may be cleared.
         store_original: keeps a text and gives the handle that brings it back.
     """
-    passages = list(_passages(standing, keep, exclude_tools, clear_tool_inputs))
-    if _at_most(passages) < free:
-        passages += _user_texts(standing)
-        passages.sort(key=lambda passage: passage.position)
-    forms = _forms(standing, passages, free, count_tokens)
+    passages: list[_Passage] = []
+    for last_resort in range(_RESORTS + 1):
+        passages = list(_passages(standing, keep, exclude_tools, clear_tool_inputs, last_resort))
+        if _at_most(passages) >= must:
+            break
+    forms = _forms(standing, passages, max(free, must), count_tokens)
     changed: dict[int, list[_Passage]] = {}
     for passage in forms:
         changed.setdefault(passage.position, []).append(passage)
@@ -105,31 +113,30 @@ def _passages(
     keep: int,
     exclude_tools: Collection[str],
     clear_tool_inputs: bool,
+    last_resort: int = 0,
 ) -> Iterator[_Passage]:
+    """Also the user's from the 1st ``last_resort`` on, the last reply's from the 2nd, all results'
+    from the 3rd."""
     messages = [each.came for each in standing]
     answers = answered(messages)
     replacements = superseded(messages, answers)
-    results = [n for n, message in enumerate(messages) if message["role"] == "tool"]
-    replies = [n for n, message in enumerate(messages) if message["role"] == "assistant"]
-    spared = {*results[max(0, len(results) - keep) :], *replies[-1:]}
-    spared |= {n for n, call in answers.items() if call.tool in exclude_tools}
+    places: dict[str, list[int]] = {}
     for position, each in enumerate(standing):
-        if position in spared:
+        places.setdefault(each.role, []).append(position)
+    results, users = places.get("tool", []), places.get("user", [])
+    spared = {n for n, call in answers.items() if call.tool in exclude_tools}
+    spared |= {*users[:1], *users[-1:]} if last_resort else set(users)
+    if last_resort < 2:
+        spared |= set(places.get("assistant", [])[-1:])
+    if last_resort < 3:
+        spared |= set(results[max(0, len(results) - keep) :])
+    for position, each in enumerate(standing):
+        reason = replacements.get(position) or _REASONS.get(each.role)
+        if position in spared or reason is None:
             continue
-        if each.role == "tool":
-            reason = replacements.get(position, "age")
-            yield from _long(position, each, texts_at(each.came), reason)
-        elif each.role == "assistant":
-            yield from _long(position, each, texts_at(each.came), "assistant_text")
-            if clear_tool_inputs:
-                yield from _long(position, each, arguments_at(each.came), "arguments")
-
-
-def _user_texts(standing: Sequence[Standing]) -> Iterator[_Passage]:
-    users = [position for position, each in enumerate(standing) if each.role == "user"]
-    for position in users[1:-1]:
-        each = standing[position]
-        yield from _long(position, each, texts_at(each.came), "user_text")
+        yield from _long(position, each, texts_at(each.came), reason)
+        if clear_tool_inputs:
+            yield from _long(position, each, arguments_at(each.came), "arguments")
 
 
 def _long(

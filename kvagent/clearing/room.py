@@ -1,9 +1,10 @@
 """Which lines of many texts stand, where there is room for few of them?
 
-All texts share one room. A line is worth what it names that stands nowhere else in the prompt, and
-lines go before others by their worth for each token: so a text that repeats what others say takes
-no room, and one that alone holds much takes a lot. What the lines left out name beside that is
-listed behind each text, the names worth most for their length first.
+All texts share one room. The first and the last line of each say what it is and how it ended. Then
+a line is worth what it names that stands nowhere else in the prompt, and lines go before others by
+their worth for each token: so a text that repeats what others say takes no room, and one that alone
+holds much takes a lot. What the lines left out name beside that is listed behind each text, the
+names worth most for their length first.
 """
 
 from __future__ import annotations
@@ -29,9 +30,17 @@ _LISTING = len(footer(["x"], "", _UNLIMITED)) - len("x")
 class Candidate:
     """A text that shall become shorter, and what stands of it."""
 
-    def __init__(self, text: str, rate: float, note: str | None = None) -> None:
-        """``rate`` are the tokens of a character of it, as estimated; ``note`` is for the marker."""
+    def __init__(
+        self, text: str, rate: float, note: str | None = None, opening: float = 0.0
+    ) -> None:
+        """
+        Args:
+            rate: tokens of a character of it, as estimated.
+            note: what its marker says beside.
+            opening: tokens that its first line takes beside its own, for what stands above it.
+        """
         self.rate = rate
+        self._opening = opening
         self._notes = () if note is None else (note,)
         self._pieces = pieces = pieces_of(clean(text), _LONGEST_PIECE)
         self._unit: Unit = "characters" if pieces.split * 2 > len(text) else "lines"
@@ -48,12 +57,20 @@ class Candidate:
     def clear(self) -> None:
         """Nothing of it stands."""
         self.selection = Selection(self._pieces, self._unit, _UNLIMITED)
+        self._empty = True
         self.names: list[str] = []
         """What is listed behind the lines."""
 
     def cost(self, piece: int) -> float:
         """Tokens that it takes to let a piece stand."""
-        return max(1, self.selection.cost(piece)) * self.rate
+        cost = max(1, self.selection.cost(piece)) * self.rate
+        return cost + self._opening if self._empty else cost
+
+    def take(self, piece: int, weights: dict[str, int]) -> None:
+        """Let a piece stand; what it names is worth nothing more."""
+        self.selection.take(piece)
+        self._empty = False
+        weights.update(dict.fromkeys(self.words[piece], 0))
 
     def reads(self, handle: str | None) -> str:
         """The text as it stands, with its marker."""
@@ -68,11 +85,14 @@ class Candidate:
         return "\n".join([*parts, listed] if listed else parts)
 
 
-def divide(candidates: Sequence[Candidate], standing: Iterable[str], room: float) -> None:
+def divide(
+    candidates: Sequence[Candidate], standing: Iterable[str], room: float, *, ends: bool = True
+) -> None:
     """Let as many lines and names of the candidates stand as the room, in tokens, has place for.
 
     ``standing`` are the texts that stand in the prompt whole: what they name is worth nothing more.
-    Markers are not counted. Of equals, the later candidates go first.
+    Markers are not counted. Of equals, the later candidates go first. ``ends`` says whether the
+    first and the last line of each go before all others.
     """
     for each in candidates:
         each.clear()
@@ -84,8 +104,22 @@ def divide(candidates: Sequence[Candidate], standing: Iterable[str], room: float
         weights.update(dict.fromkeys(some, 0))
     weights[LINE_END] = 0
     for_names = room * (1 - _FOR_LINES)
-    for_names += _take_lines(candidates, weights, room - for_names)
-    _list_names(candidates, weights, for_names)
+    left = room - for_names
+    if ends:
+        left = _take_ends(candidates, weights, left)
+    left = _take_lines(candidates, weights, left)
+    _list_names(candidates, weights, for_names + left)
+
+
+def _take_ends(candidates: Sequence[Candidate], weights: dict[str, int], room: float) -> float:
+    """Returns the room that is left."""
+    for candidate in reversed(candidates):
+        for piece in range(len(candidate.selection))[:: max(1, len(candidate.selection) - 1)]:
+            cost = candidate.cost(piece)
+            if piece not in candidate.selection and cost <= room:
+                candidate.take(piece, weights)
+                room -= cost
+    return room
 
 
 def _take_lines(candidates: Sequence[Candidate], weights: dict[str, int], room: float) -> float:
@@ -117,9 +151,8 @@ def _take_lines(candidates: Sequence[Candidate], weights: dict[str, int], room: 
         elif cost > room:
             missed += 1
         else:
-            candidate.selection.take(piece)
+            candidate.take(piece, weights)
             room -= cost
-            weights.update(dict.fromkeys(candidate.words[piece], 0))
             for near in (piece - 1, piece + 1):  # cheaper now: it needs no gap of its own
                 if 0 <= near < len(candidate.selection) and near not in candidate.selection:
                     heappush(heap, (-worth(candidate, near) / candidate.cost(near), place, near))
