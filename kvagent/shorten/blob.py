@@ -31,7 +31,7 @@ _HEXADECIMAL = re.compile(r"[0-9a-fA-F]+")
 _IN_URL = re.compile(r"\w://[^\s\"'<>]*\Z")
 # How the base64 of well-known kinds of files begins.
 _KINDS = {
-    "iVBORw0KGgo": "image/png",
+    "iVBORw0KGg": "image/png",
     "/9j/": "image/jpeg",
     "R0lGOD": "image/gif",
     "UklGR": "image/webp",

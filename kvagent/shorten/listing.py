@@ -200,12 +200,13 @@ def _whole(listing: _Listing, handle: str | None) -> Shortened:
 
 
 def _folder(folder: str, names: Sequence[str]) -> list[str]:
-    if len(names) == 1 and folder:
+    """The folder's name, and below it the names in it: in one line, if none has a blank."""
+    if len(names) == 1:
         return [folder + names[0]]
-    heading = [folder] if folder or not names else ["./" if len(names) > 1 else ""]
-    if all(" " not in name for name in names):
-        return [*filter(None, heading), " " + " ".join(names)] if names else heading
-    return [*filter(None, heading), *(f" {name}" for name in names)]
+    heading = [folder or "./"] if folder or names else []
+    if any(" " in name for name in names):
+        return [*heading, *(f" {name}" for name in names)]
+    return [*heading, " " + " ".join(names)] if names else heading
 
 
 @dataclass(slots=True)
