@@ -30,11 +30,11 @@ from kvagent.backends import (
 )
 from kvagent.bill import saved_tokens
 from kvagent.chat import ChatReply, ChatRequest, Doubt, shown, text_of, with_text_appended
-from kvagent.entry import Facts, Head, Reply, Sent, newest_facts
+from kvagent.entry import Entry, Facts, Head, Reply, Sent, newest_facts
 from kvagent.events import Bypassed, Edited, Event, Overflowed, Part, PrefixBroken
 from kvagent.fingerprint import digest, identity, meaning
 from kvagent.flow import Answer, Ask, Call, Flow, Settle, made
-from kvagent.form import Form, continued, resumable, written
+from kvagent.form import Form, consumed_until, continued, resumable, written
 from kvagent.head import HeadReader, HeadView
 from kvagent.hints import Hinter, added
 from kvagent.ledger import Ledger, Tree
@@ -49,7 +49,8 @@ from kvagent.resume import Resumable, Resumables
 from kvagent.seal import check_pairs, head_break, message_break, repairs
 from kvagent.session import current_session
 from kvagent.shorten import shorten
-from kvagent.stages import DEFAULT_STAGES, Fresh, Stage, Turn, echo, pin_head
+from kvagent.stages import DEFAULT_STAGES, Fresh, Stage, Turn, compact, echo, pin_head
+from kvagent.stages.compact import ahead
 from kvagent.stores import Store, open_store
 from kvagent.summaries import Summaries, Summarize
 from kvagent.tokens import count_tokens
@@ -136,7 +137,7 @@ class Engine:
         self._mender = Mender(self.policy.mend, self.store)
         self._hinter = Hinter(self.policy.hints)
         self._limits = Limits()
-        self._summaries = Summaries(self.store, summarizer)
+        self._summaries = Summaries(self.store, summarizer, self._own_call)
         self._heads: dict[bytes, int] = {}
         self._resumables = Resumables(self.policy.memory_bytes // 4)
         self._to_probe = self.policy.probe
@@ -204,8 +205,7 @@ class Engine:
 
     def _answered(self, plan: _Plan, reply: ChatReply, asked: _Asked) -> _Asked:
         """The model's question and the answer, beside those before."""
-        if reply.counts:
-            self.meter.account.own(usage_of(reply.counts))
+        self._own_call(reply.counts)
         message = reply.messages[0]
 
         def recall(handle: str, **part: str) -> str:
@@ -609,12 +609,25 @@ class Engine:
         tip = turn.tree.extend(
             turn.past, sent, turn.head, turn.told, plan.session, facts, replies, turn.revision
         )
+        self._write_ahead(plan, tip, sum(facts.growths) / max(1, len(facts.growths)))
         record = resumable(plan.form, turn, plan.match, (plan.namespace, plan.session), tip)
         if record is not None:
             self._resumables.keep(record, instead_of=plan.before)
         self._account(plan, usage, added)
         for event in events:
             self._emit(event)
+
+    def _write_ahead(self, plan: _Plan, tip: Entry, growth: float) -> None:
+        """Have a narrative written in the background, if one will be needed soon."""
+        turn = plan.turn
+        if self._summaries.summarize is None or not self._runs(compact) or tip is turn.tree.root:
+            return
+        consumed = consumed_until(plan.match, turn)
+        after = replace(turn, past=tip, past_head=tip.head, past_tokens=tip.tokens)
+        after.tail, after.revised, after.consumed, after.tiers = [], {}, consumed, None
+        due = ahead(after, growth)
+        if due is not None:
+            self._summaries.start(plan.namespace, *due)
 
     def _account(self, plan: _Plan, usage: Usage, added: Mapping[Part, int]) -> None:
         """The turn's place in the bill."""
@@ -644,6 +657,10 @@ class Engine:
             while len(self._heads) > _HEADS:
                 self._heads.pop(next(iter(self._heads)), None)
         return int(tokens * self.meter.scale)
+
+    def _own_call(self, counts: Mapping[str, Any]) -> None:
+        if counts:
+            self.meter.account.own(usage_of(counts))
 
     def _weigh(self, message: Mapping[str, Any]) -> int:
         """What a message takes of the window: counted by a general tokenizer, then corrected."""

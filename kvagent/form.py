@@ -74,7 +74,6 @@ def resumable(
     if form.came_end is None or form.went_end is None or tip is turn.tree.root:
         return None
     came, rest = raw[: form.came_end], raw[form.came_end :]
-    covered = request.known - request.head_size + len(request.fresh)
     resumed = request.known > request.head_size
     return Resumable(
         scope=scope,
@@ -88,9 +87,16 @@ def resumable(
         view=turn.view,
         head=turn.head,
         tip=tip,
-        consumed=[
-            *match.consumed[: turn.past.depth + 1],
-            *range(covered - len(turn.tail) + 1, covered + 1),
-        ],
+        consumed=consumed_until(match, turn),
         head_size=request.head_size,
     )
+
+
+def consumed_until(match: Match, turn: Turn) -> list[int]:
+    """Per depth, how many messages behind the head are covered, those of this request included."""
+    request = turn.request
+    covered = request.known - request.head_size + len(request.fresh)
+    return [
+        *match.consumed[: turn.past.depth + 1],
+        *range(covered - len(turn.tail) + 1, covered + 1),
+    ]

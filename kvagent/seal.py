@@ -7,7 +7,7 @@ sent again.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from os.path import commonprefix
 from typing import Any
 
@@ -20,6 +20,7 @@ from kvagent.fingerprint import identity, normal_form
 from kvagent.recognise import Match
 from kvagent.stages import Edit, Fresh, Turn
 from kvagent.stages.pin_head import tools_cause
+from kvagent.standing import Standing
 
 # How far into a fresh tail to look for messages that were sent before in another place.
 _LOOK = 64
@@ -259,7 +260,14 @@ def repairs(turn: Turn, match: Match, raws: Sequence[bytes]) -> list[Edit]:
 
 
 def check_pairs(turn: Turn) -> None:
-    """A stage may change texts, never who says what, or which call is answered."""
+    """A stage may change texts, never who says what, or which call is answered.
+
+    Where old turns leave, calls and their results leave together.
+    """
+    if turn.revised or any(fresh.left_out for fresh in turn.tail):
+        here, all_of_it = _unpaired(turn.standing()), _unpaired(turn.originals())
+        if not here <= all_of_it:
+            raise Doubt("a stage separated a tool call from its result")
     for fresh in turn.tail:
         if fresh.message is fresh.incoming or fresh.left_out:
             continue
@@ -269,6 +277,19 @@ def check_pairs(turn: Turn) -> None:
             raise Doubt(f"a stage changed role or tool_call_id of message {fresh.index}")
         if _call_ids(fresh) != _call_ids(fresh, incoming=True):
             raise Doubt(f"a stage changed the tool calls of message {fresh.index}")
+
+
+def _unpaired(messages: Iterable[Standing]) -> set[object]:
+    """The ids of calls without a result behind them, and of results without their call."""
+    calls: set[object] = set()
+    orphans: set[object] = set()
+    for each in messages:
+        ids = {call.get("id") for call in calls_of(each.sent)}
+        if each.role == "tool":
+            name = each.sent.get("tool_call_id")
+            (calls if name in calls else orphans).symmetric_difference_update({name})
+        calls |= ids
+    return calls | orphans
 
 
 def _call_ids(fresh: Fresh, incoming: bool = False) -> list[object]:

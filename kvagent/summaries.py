@@ -7,7 +7,7 @@ that nothing did, is kept in the store, where other processes find it too.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from concurrent.futures import Future
 from contextvars import copy_context
 from threading import Lock, Thread
@@ -30,8 +30,15 @@ Writing = Generator[Ask, Any, str | None]
 class Summaries:
     """The narratives of one engine's conversations."""
 
-    def __init__(self, store: Store, summarize: Summarize | None) -> None:
+    def __init__(
+        self,
+        store: Store,
+        summarize: Summarize | None,
+        told: Callable[[Mapping[str, Any]], None] = lambda _: None,
+    ) -> None:
+        """``told`` gets the counts of each answer, as the server sent them."""
         self.summarize = summarize
+        self.told = told
         self._store = store
         self._running: dict[tuple[str, bytes], Future[str | None]] = {}
         self._lock = Lock()

@@ -191,6 +191,51 @@ class Turn:
                 found.append(Standing(fresh.index, fresh.incoming, fresh.message, tokens))
         return found
 
+    def originals(self) -> list[Standing]:
+        """All messages behind the head as the agent sent them, also those that stand no more."""
+        head_size = self.request.head_size
+        found = [
+            Standing(
+                head_size + self.consumed[entry.depth] - 1,
+                came := orjson.loads(entry.raw),
+                came,
+                entry.own,
+                depth=entry.depth,
+            )
+            for entry in self.past.path()
+        ]
+        found += (Standing(f.index, f.incoming, f.incoming, self.weight(f)) for f in self.tail)
+        return found
+
+    def first_form(self, standing: Standing) -> Mapping[str, Any]:
+        """The form in which a message was first sent, whatever became of it."""
+        if not standing.depth:
+            return standing.sent
+        form = self.past.path()[standing.depth - 1].sent
+        message: Mapping[str, Any] = orjson.loads(b"[" + form + b"]")[-1]
+        return message
+
+    def last_sent(self) -> dict[str, Any] | None:
+        """The request as it was last sent, as far as it is in the server's cache; None: never."""
+        head = self.past_head
+        if head is None or self.past is self.tree.root:
+            return None
+        opening = [] if self.request.head_size or not head.opening else [head.opening]
+        messages = b",".join((*opening, *head.system, *self.past.forms()))
+        body = {key: value for key, value in self.request.body.items() if key != "tools"}
+        body["messages"] = orjson.loads(b"[" + messages + b"]")
+        if head.tools:
+            body["tools"] = orjson.loads(head.tools)
+        if head.switches:
+            own = body.get("chat_template_kwargs") or {}
+            body["chat_template_kwargs"] = {**orjson.loads(head.switches), **own}
+        return body
+
+    @property
+    def past_before(self) -> int:
+        """Estimated tokens of what was last sent, as it was before this turn revised it."""
+        return self.past.tokens
+
     def revise(self, standing: Standing, message: Mapping[str, Any] | None) -> int:
         """Give a message that stands another form, or none; returns how many tokens that frees.
 
