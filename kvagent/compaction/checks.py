@@ -48,7 +48,7 @@ _TYPED = re.compile(
 _PROSE_SLASH = re.compile(r"[A-Za-z]+(?:/[A-Za-z]+)+")  # and/or
 _FIRST_PERSON: Mapping[str, re.Pattern[str]] = {
     "English": re.compile(
-        r"(?<!Phase )(?<!Part )(?<!Type )\bI\b(?!/O)(?:'(?:m|ve|ll|d)\b)?"
+        r"(?<![Pp]hase )(?<![Pp]art )(?<![Tt]ype )\bI\b(?!/O)(?:'(?:m|ve|ll|d)\b)?"
         r"|\b(?:[Mm]y|[Mm]yself|[Ww]e|[Ww]e'(?:re|ve|ll)|[Oo]ur|[Oo]urs|[Ll]et's|[Ll]et me)\b"
     ),
     "German": re.compile(r"\b(?:ich|wir|mein\w*|unser\w*|uns|mir|mich)\b", re.IGNORECASE),
@@ -298,7 +298,8 @@ def _tongue(text: str, material: _Material) -> Iterator[str]:
     body = "\n".join(line for lines in form.sections_of(text).values() for line in lines)
     for told in (script_of, language_of):
         own = told(body)
-        others = {told(material.user), told(material.assistant)} - {None}
+        both = f"{material.user}\n{material.assistant}"
+        others = {told(text) for text in (material.user, material.assistant, both)} - {None}
         if own is not None and others and own not in others:
             yield f"it was written in {own}, the conversation in {' and '.join(sorted(map(str, others)))}"
             return
