@@ -24,6 +24,7 @@ from kvagent.shorten.rows import Labels, choose, rows_of, special_rows, widest
 _LEAST_ROOM = 200  # with less, there is no structure to be shown
 _FEWEST_ITEMS = 5
 _FEWEST_ENTRIES = 20  # an object with so many objects in it is a collection under keys
+_MANY_ENTRIES = 100  # nobody gives an object so many fields: they are entries, whatever they hold
 _LONGEST_LABEL = 40
 _LABELS = ("id", "(key)", "key", "uuid", "number", "name", "path", "file", "title", "sha", "url")
 
@@ -151,7 +152,8 @@ def _records(found: Any) -> tuple[list[dict[str, Any]], list[str] | None]:
     """The objects that can be rows, and the key of each in what holds them; none where it holds
     anything else. Of arrays of objects each object is a row."""
     if isinstance(found, dict):
-        return list(found.values()), list(found)
+        alike = all(type(item) is dict and item for item in found.values())
+        return (list(found.values()), list(found)) if alike else ([], None)
     if all(type(item) is dict and item for item in found):
         return found, None
     if all(type(item) is list and item for item in found) and all(
@@ -165,10 +167,10 @@ def _records(found: Any) -> tuple[list[dict[str, Any]], list[str] | None]:
 def _is_collection(value: Any) -> bool:
     if isinstance(value, list):
         return len(value) >= _FEWEST_ITEMS
-    return (
-        isinstance(value, dict)
-        and len(value) >= _FEWEST_ENTRIES
-        and all(type(item) is dict and item for item in value.values())
+    if not isinstance(value, dict) or len(value) < _FEWEST_ENTRIES:
+        return False
+    return len(value) >= _MANY_ENTRIES or all(
+        type(item) is dict and item for item in value.values()
     )
 
 

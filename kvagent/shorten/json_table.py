@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from kvagent.shorten.json_values import spelled
+from kvagent.shorten.json_values import Number, spelled
 
 Path = tuple[str, ...]
 
@@ -21,8 +21,11 @@ ABSENT: Any = object()
 _MOST_PARTS = 16  # an object with more keys than this is a map, not a record: it stays one cell
 _DEEPEST = 4
 _BARE_NAME = re.compile(r"[\w$@-]+")
-_BARE = re.compile(r"[^\s\"{\[,\x00-\x1f][^,\x00-\x1f\x7f\x85\u2028\u2029]*(?<!\s)")
-_LITERAL = re.compile(r"true|false|null|NaN|-?Infinity|[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?")
+# What could be taken for a number, a literal, or the beginning of other JSON stands in quotes.
+_BARE = re.compile(
+    r"(?!(?:true|false|null|NaN|-?Infinity|[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\Z)"
+    r"[^\s\"{\[,\x00-\x1f][^,\x00-\x1f\x7f\x85\u2028\u2029]*(?<!\s)"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +50,7 @@ def table_of(items: Sequence[dict[str, Any]], keys: Sequence[str] | None = None)
     paths = _columns(items, ())
     columns = [_name(path) for path in paths]
     values = [[_at(item, path) for item in items] for path in paths]
-    cells = [list(map(cell, column)) for column in values]
+    cells = list(map(_cells, values))
     if keys is not None:
         columns.insert(0, "(key)")
         cells.insert(0, list(map(cell, keys)))
@@ -97,10 +100,16 @@ def _at(item: dict[str, Any], path: Path) -> Any:
     return value
 
 
+def _cells(column: list[Any]) -> list[str]:
+    if all(type(value) is Number for value in column):
+        return spelled(column)[1:-1].split(",")  # many times faster than one by one
+    return list(map(cell, column))
+
+
 def cell(value: Any) -> str:
     """One value as it stands in a row."""
     if value is ABSENT:
         return ""
-    if type(value) is str and _BARE.fullmatch(value) and not _LITERAL.fullmatch(value):
+    if type(value) is str and _BARE.fullmatch(value):
         return value
     return spelled(value)

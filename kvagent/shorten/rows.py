@@ -22,6 +22,7 @@ from kvagent.shorten.selection import Selection
 _NUMBER = re.compile(r"\s*[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?\s*", re.ASCII)
 _KINDS = 8  # a column with so many different cells, or fewer, tells kinds
 _RARE = 0.03
+_SAMPLE = 40  # cells, which tell whether a column may be one of numbers
 _ROWS_SEEN = 8  # a row may take its share of so many, however long the others are
 _ENDS, _ALARMS, _SPECIAL, _FOOTER = 0.1, 0.2, 0.2, 0.25  # shares of the room
 
@@ -138,9 +139,12 @@ def _from_both_ends(count: int) -> Iterator[int]:
 def special_rows(columns: Sequence[Sequence[str]]) -> Iterator[int]:
     """Rows with the least and the most of a number, and with what is rare in a column of kinds."""
     for column in columns:
-        numbers = {
-            row: value for row, cell in enumerate(column) if (value := number_in(cell)) is not None
-        }
+        numbers: dict[int, float] = {}
+        if sum(number_in(cell) is not None for cell in column[:_SAMPLE]) * 4 > len(
+            column[:_SAMPLE]
+        ):
+            values = enumerate(map(number_in, column))
+            numbers = {row: value for row, value in values if value is not None}
         if len(numbers) * 2 > len(column):
             if len(set(numbers.values())) > 2:
                 yield max(numbers, key=numbers.__getitem__)
