@@ -7,7 +7,7 @@ then what is left to do and what is raised; then the lines that tell most for th
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from kvagent.shorten.composition import Wish, compose
 from kvagent.shorten.numbering import numbered_pieces, without_numbers
@@ -18,7 +18,7 @@ from kvagent.shorten.source import has_suffix
 _OUTLINE, _RAISED = 0.15, 0.05
 
 _LONGEST_LINE = 1000  # beyond it, it is minified, or data
-_SAMPLE = 100  # lines at the beginning and in the middle that say whether it is code
+_SAMPLE = 50  # lines at the beginning and in the middle that say whether it is code
 _CODE, _CODE_BY_NAME = 0.6, 0.4  # so many of them must look so
 
 _LANGUAGES = (
@@ -27,23 +27,28 @@ _LANGUAGES = (
     " swift tf ts tsx v vue zig zsh"
 )
 _SUFFIXES = tuple(f".{suffix}" for suffix in _LANGUAGES.split())
+_ENDS = frozenset("{}();,[]:\\")
+_OPENS = frozenset("{:(=>,\r")
 _LOOKS_SO = re.compile(
-    r".*[{}();,\[\]:\\]\s*$"
-    r"|\s*(?://|/?\*|\#|--|@|<|\"\"\"|'''|\}|\)|\]|[\w.\[\]]+ (?:[-+*/|&]?=|<-) )"
+    r"\s*(?://|/?\*|\#|--|@|<|\"\"\"|'''|\}|\)|\]|[\w.\[\]]+ (?:[-+*/|&]?=|<-) )"
     r"|\s*(?:import|from|export|return|if|else|elif|for|while|try|throw|raise|use|package|include"
     r"|end|const|let|var|func|fn|def|class|struct|yield|await|pass|break|continue|require)\b"
 )
-_MODIFIER = (
-    r"(?:export|default|public|private|protected|internal|static|abstract|final|async|override"
-    r"|readonly|pub(?:\([^)\n]*\))?|unsafe|extern|inline|virtual|open|sealed|data|declare|const"
-    r"|constexpr)[ \t]+"
+_MODIFIERS = (
+    "export default public private protected internal static abstract final async override readonly"
+    " pub unsafe extern inline virtual open sealed data declare const constexpr"
 )
+_KINDS = (
+    "def class function func fun fn interface enum struct trait impl type union namespace module"
+    " object record protocol extension mod sub proc actor primitive new be"
+)
+_MODIFIER = rf"(?:(?:{_MODIFIERS.replace(' ', '|')})(?:\([^)\n]*\))?[ \t]+)"
+# How a line that defines something begins, where it does not end with a brace.
+_BEGINNINGS = frozenset(f"{_MODIFIERS} {_KINDS} let var val CREATE".split())
 _SIGNATURE = re.compile(
     rf"""[ \t]*(?:
-      (?:{_MODIFIER})*(?:def|class|function|func|fun|fn|interface|enum|struct|trait|impl|type|union
-          |namespace|module|object|record|protocol|extension|mod|sub|proc|actor|primitive|new|be
-          |CREATE[ ]\w+)\b[ \t*]*[\w$~(<]
-    | (?:{_MODIFIER})+[\w$<>\[\],.?*&: \t]*[\w$]+[ \t]*\(
+      {_MODIFIER}*(?:{_KINDS.replace(" ", "|")}|CREATE[ ]\w+|function\*)\b[ \t*]*[\w$~(<]
+    | {_MODIFIER}+[\w$<>\[\],.?*&: \t]*[\w$]+[ \t]*\(
     | (?:export[ \t]+)?(?:const|let|var|val)[ \t]+[\w$]+[^\n=]*=[ \t]*(?:async[ \t]*)?
           (?:function\b|\([^\n]*=>|[\w$]+[ \t]*=>|class\b)
     | (?!(?:if|for|while|switch|catch|return|else|do|with|using|elif|match|foreach|until)\b)
@@ -52,9 +57,8 @@ _SIGNATURE = re.compile(
     | [A-Za-z_][\w \t*&:<>,]*[ \t*&][\w:~]+\([^;\n]*$""",
     re.VERBOSE,
 )
-_RAISES = re.compile(
-    r"\b(?:TODO|FIXME|XXX|HACK)\b|\braise [A-Z]\w+|\bthrow new \w+|\bpanic!?\(|\breturn Err\("
-)
+_RAISES = re.compile(r"\b(?:TODO|FIXME|XXX|HACK)\b|\braise [A-Z]\w+|\bthrow new \w+|\bpanic!?\(")
+_RAISE_STEMS = ("TODO", "FIXME", "XXX", "HACK", "raise ", "throw new ", "panic")  # quickly found
 
 
 def shorten(
@@ -84,25 +88,50 @@ def names_code(source: str | None) -> bool:
 
 def outline(lines: Sequence[str]) -> list[int]:
     """The indexes of the lines that define something, the outermost first."""
-    match = _SIGNATURE.match
-    found = [index for index, line in enumerate(lines) if match(line)]
+    found = [
+        index
+        for index, line in enumerate(lines)
+        # A quick look first: inside of another one, few things are defined in a whole line.
+        if line
+        and (line[-1] in _OPENS or line[0] not in " \t}" or "def " in line)
+        and _defines(line)
+    ]
     depths = {index: len(lines[index]) - len(lines[index].lstrip()) for index in found}
     return sorted(found, key=depths.__getitem__)
 
 
-def _raising(text: str) -> Iterator[int]:
+def _defines(line: str) -> bool:
+    words = line.split(None, 1)
+    if not words or (
+        words[0].partition("(")[0] not in _BEGINNINGS and ("(" not in line or line[-1] in ");,")
+    ):
+        return False
+    return _SIGNATURE.match(line) is not None
+
+
+def _raising(text: str) -> list[int]:
+    """The indexes of the lines that say what is left to do, or raise something."""
+    hits: list[int] = []
+    for stem in _RAISE_STEMS:
+        hit = text.find(stem)
+        while hit >= 0:
+            if _RAISES.match(text, hit):
+                hits.append(hit)
+            hit = text.find(stem, hit + len(stem))
+    found: dict[int, None] = {}
     index = counted = 0
-    for match in _RAISES.finditer(text):
-        index += text.count("\n", counted, match.start())
-        counted = match.start()
-        yield index
+    for hit in sorted(hits):
+        index += text.count("\n", counted, hit)
+        counted = hit
+        found[index] = None
+    return list(found)
 
 
 def _is_code(lines: Sequence[str], *, by_name: bool) -> bool:
     middle = max(_SAMPLE, len(lines) // 2)
-    sample = [*lines[:_SAMPLE], *lines[middle : middle + _SAMPLE]]
-    sample = [line for line in sample if line.strip()]
-    looks_so = sum(map(bool, map(_LOOKS_SO.match, sample)))
+    sample = [line.rstrip() for line in (*lines[:_SAMPLE], *lines[middle : middle + _SAMPLE])]
+    sample = [line for line in sample if line]
+    looks_so = sum(line[-1] in _ENDS or _LOOKS_SO.match(line) is not None for line in sample)
     if looks_so <= (_CODE_BY_NAME if by_name else _CODE) * len(sample):
         return False
-    return by_name or sum(map(bool, map(_SIGNATURE.match, sample))) > 1
+    return by_name or sum(map(_defines, sample)) > 1

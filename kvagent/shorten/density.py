@@ -61,11 +61,12 @@ class Density:
             worth = sum(map(weight, set(self._words_in(piece))))
             if not worth:
                 continue
-            density = -worth / max(1, selection.cost(piece))
+            cost = selection.cost(piece) if selection.gap else selection.sizes[piece]
+            density = -worth / max(1, cost)
             if heap and density > _AS_GOOD * heap[0][0] and self._delays > 0:
                 self._delays -= 1
                 heappush(heap, (density, piece))
-            elif selection.take(piece):
+            elif selection.take(piece, cost):
                 taken = True
                 self._cover(piece)
                 if selection.gap:

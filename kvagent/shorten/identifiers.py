@@ -60,7 +60,7 @@ _WORTH = {
 _UNIT = 1000  # weights are whole numbers: their sum is the same in any order
 _ALREADY_LONG = 20  # so many characters more are worth as much as one more name
 _WORTH_NAMING = 300  # of what there are hundreds, a few dozen more or less say nothing
-_WORTH_MOST = 2000  # hardly a word of prose is, nor a number that is one of many
+_WORTH_MOST = 4000  # no word of prose is, nor a number that is one of many
 _SHARED = -1  # the sign of a weight that all words of its kind share
 _DIGITS = bytes.maketrans(b"123456789", b"000000000")
 
@@ -100,18 +100,22 @@ def weights_of(words: Iterable[str]) -> dict[str, int]:
 
 def identifiers(weights: Mapping[str, int]) -> Iterator[str]:
     """The names among the words that are worth naming, those worth most first."""
-    most = [word for word, weight in weights.items() if weight >= _WORTH_MOST]
-    yield from _ranked(most, weights)
-    less = [word for word, weight in weights.items() if _WORTH_NAMING <= weight < _WORTH_MOST]
-    yield from _ranked(less, weights)
+    most = {word: weight for word, weight in weights.items() if weight >= _WORTH_MOST}
+    yield from _ranked(most)
+    yield from _ranked(
+        {
+            word: weight
+            for word, weight in weights.items()
+            if _WORTH_NAMING <= weight < _WORTH_MOST and not _is_prose(word)
+        }
+    )
 
 
-def _ranked(words: Iterable[str], weights: Mapping[str, int]) -> list[str]:
+def _ranked(weights: Mapping[str, int]) -> list[str]:
     """The names in the words, those worth most for their length first."""
     ranks = {
-        _name(word): -weights[word] / (len(word) + len(", "))
-        for word in words
-        if not _is_prose(word)
+        word if word.isalnum() else _name(word): -weight / (len(word) + len(", "))
+        for word, weight in weights.items()
     }
     return sorted(ranks, key=ranks.__getitem__)
 

@@ -21,7 +21,7 @@ _HEADINGS, _BEGINNINGS, _LISTS = 0.15, 0.1, 0.05
 
 _SUFFIXES = (".md", ".markdown", ".mdx", ".rst", ".adoc")
 _HEADING = re.compile(r"#{1,6} \S")
-_SECTION = re.compile(r"^#{2,6} \S", re.MULTILINE)  # with one mark, it might be a comment
+_SECTION_BEGINS = ("\n## ", "\n### ", "\n#### ")  # with one mark, it might be a comment
 _FENCE = re.compile(r"\s*(?:```|~~~)")
 _ITEM = re.compile(r"\s*(?:[-*+]|\d+[.)]) \S")
 _TABLE = re.compile(r"\s*\|.*\|\s*$")
@@ -34,11 +34,11 @@ def shorten(
 ) -> Shortened | None:
     """Shortens a Markdown document to at most `budget` characters; None if `text` is none."""
     named = has_suffix(source, _SUFFIXES)
-    if "\x1b" in text or "#" not in text or (names_code(source) and not named):
+    if "\x1b" in text or "# " not in text or (names_code(source) and not named):
         return None
     bare = without_numbers(text)
     told = text if bare is None else bare
-    sections = sum(1 for _ in zip(_SECTION.finditer(told), range(_SECTIONS), strict=False))
+    sections = sum(map(f"\n{told}".count, _SECTION_BEGINS))
     if sections < (1 if named else _SECTIONS):
         return None
     if bare is not None:

@@ -54,10 +54,14 @@ class Selection:
         gaps += piece + 1 < len(self.stands) and not self.stands[piece + 1]
         return self.sizes[piece] + gaps * self.gap
 
-    def take(self, piece: int) -> bool:
-        """Lets a piece stand if there is room for it; True if it stands now."""
+    def take(self, piece: int, cost: int | None = None) -> bool:
+        """Lets a piece stand if there is room for it; True if it stands now.
+
+        `cost` is what `cost` gives for it, where that is known already.
+        """
         if not self.stands[piece]:
-            cost = self.cost(piece)
+            if cost is None:
+                cost = self.cost(piece)
             if cost > self.room:
                 return False
             self.stands[piece] = 1
