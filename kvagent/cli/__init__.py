@@ -35,6 +35,9 @@ COMMANDS = {
     "rewrite": Command(
         "kvagent.cli.rewrite", "Write what kvagent would have sent for recorded chat requests."
     ),
+    "shorten": Command(
+        "kvagent.cli.shorten", "Show what a long text becomes, and what is left of it."
+    ),
     "size": Command("kvagent.cli.size", "Say how much memory a model's KV cache takes."),
     "verify": Command(
         "kvagent.cli.verify", "Send recorded requests: are the cached tokens as predicted?"

@@ -17,7 +17,7 @@ from kvagent.shorten.marker import is_marked
 from kvagent.shorten.result import Shortened, unchanged
 from kvagent.shorten.source import source_of
 
-__all__ = ["SHORTENERS", "Shortened", "Shortener", "lossless", "shorten", "source_of"]
+__all__ = ["SHORTENERS", "Shortened", "Shortener", "lossless", "recognised", "shorten", "source_of"]
 
 
 class Shortener(Protocol):
@@ -69,12 +69,23 @@ def shorten(
     source  where the text comes from, as far as known, in one string: a tool's name and then what
             it was called with, as `source_of` puts them together, or a file's path
     """
+    return recognised(text, budget, handle=handle, source=source)[1]
+
+
+def recognised(
+    text: str, budget: int, *, handle: str | None = None, source: str | None = None
+) -> tuple[str, Shortened]:
+    """What `shorten` gives, behind the name of the type as which it took the text.
+
+    The name is "" for a text that stays as it is because it fits, or was shortened before.
+    """
     if len(text) <= max(0, budget) or is_marked(text):
-        return unchanged(text)
+        return "", unchanged(text)
     for shortener in SHORTENERS:
         shortened = shortener.shorten(text, budget, handle=handle, source=source)
         if shortened is not None and len(shortened.text) <= max(0, budget):
-            return shortened
+            name = getattr(shortener, "__name__", type(shortener).__name__)
+            return name.rpartition(".")[2], shortened
     raise AssertionError("the last shortener takes every text")
 
 
