@@ -97,9 +97,9 @@ class Session:
         first, old = self._worth_clearing[cleared], self.old[turn]
         if first >= old:
             return 0
-        while self.results[old - 1].end > self.cached[turn]:
+        while old > first + 1 and self.results[old - 1].end > self.cached[turn]:
             old -= 1  # it has just come, with others
-        gone = self._freed[max(old, first + 1)] - self._freed[first + 1]
+        gone = self._freed[old] - self._freed[first + 1]
         return max(0, self.cached[turn] - self.results[first].end - gone)
 
     def kept(self, turn: int) -> int:

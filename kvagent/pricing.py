@@ -54,9 +54,9 @@ def due(
     Args:
         rent: what the last turn gave, ``Rent()`` at first.
         removable: tokens that a batch would free now.
-        behind: cached tokens behind the first byte that it would change, without what it frees.
-        kept: of these, the tokens of the tail that stays as it is: from the first result on that
-            a batch would spare.
+        behind: cached tokens that it would have prefilled anew: those behind the first byte that
+            it would change, less what it frees of them.
+        kept: of these, the tail that stays as it is: from the first result on that a batch spares.
         carry: what a token costs a turn, in prefilled tokens; None: not known, so never due.
     """
     now = replace(rent, turns=rent.turns + 1)

@@ -1,0 +1,108 @@
+"""Does the benchmark know the best times to clear, and does the rule come near to them?"""
+
+from __future__ import annotations
+
+import importlib
+import itertools
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+BENCHMARKS = Path(__file__).resolve().parent.parent / "benchmarks"
+
+turns = st.lists(
+    st.tuples(st.integers(0, 400), st.lists(st.integers(1, 900), max_size=3)),
+    min_size=1,
+    max_size=8,
+)
+rates = st.sampled_from([0.05, 0.1, 0.2, 0.5])
+
+
+@pytest.fixture(scope="module")
+def scheduling() -> Any:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(BENCHMARKS))
+        yield importlib.import_module("scheduling")
+
+
+def session(scheduling: Any, turns: list[tuple[int, list[int]]], keep: int) -> Any:
+    """Turns of a reply and some results, by their tokens."""
+    message = importlib.import_module("recordings").Message
+    messages = [message("other", "x" * 50)]
+    for reply, results in turns:
+        messages += [message("reply", "x" * reply)]
+        messages += [message("result", "x" * size) for size in results or [1]]
+    recording = importlib.import_module("recordings").Recording("made", messages)
+    return scheduling.Session.of(recording, len, keep, 30)
+
+
+def clearing_at(moments: tuple[bool, ...]) -> Callable[[float], Callable[..., bool]]:
+    def rule(_: float) -> Callable[..., bool]:
+        when = iter(moments)
+        return lambda *_: next(when)
+
+    return rule
+
+
+@given(turns=turns, rate=rates, keep=st.integers(0, 3))
+def test_the_optimum_is_the_least_of_all_schedules(
+    scheduling: Any, turns: list[tuple[int, list[int]]], rate: float, keep: int
+) -> None:
+    made = session(scheduling, turns, keep)
+    schedules = itertools.product((False, True), repeat=len(made.old))
+    least = min(made.cost(clearing_at(moments), rate)[-1] for moments in schedules)
+    assert made.optimum(rate)[-1] == pytest.approx(least)
+
+
+@given(turns=turns, rate=rates)
+def test_no_rule_is_below_the_optimum_wherever_the_session_ends(
+    scheduling: Any, turns: list[tuple[int, list[int]]], rate: float
+) -> None:
+    made = session(scheduling, turns, 1)
+    for rule in scheduling.RULES.values():
+        for paid, least in zip(made.cost(rule, rate), made.optimum(rate), strict=True):
+            assert paid >= least - 1e-6
+
+
+@given(turns=turns, keep=st.integers(0, 3))
+def test_what_is_behind_is_what_is_left_of_the_cached_prompt(
+    scheduling: Any, turns: list[tuple[int, list[int]]], keep: int
+) -> None:
+    """Counted message by message, with stubs where results were cleared."""
+    made = session(scheduling, turns, keep)
+    for turn, old in enumerate(made.old):
+        cleared = range(old)
+        first = next((place for place in cleared if made.results[place].freed), None)
+        if first is None:
+            assert made.behind(0, turn) == 0
+            continue
+        end, cached = made.results[first].end, made.cached[turn]
+        freed = sum(
+            made.results[place].freed
+            for place in cleared
+            if place > first and made.results[place].end <= cached
+        )
+        assert made.behind(0, turn) == max(0, cached - end - freed)
+
+
+# the meter that reads the sessions leaves closing its files to Python
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning")
+def test_recorded_sessions_are_cleared_near_the_optimum(
+    scheduling: Any, shared: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KVAGENT_SHARED", str(shared))
+    recordings = importlib.import_module("recordings").recordings()
+    sessions = [
+        scheduling.Session.of(recording, lambda text: max(1, len(text) // 4), 3, 30)
+        for recording in recordings
+    ]
+    assert len(sessions) == 30
+    for rate in scheduling.RATES:
+        found = scheduling.score("kvagent", scheduling.kvagent, rate, sessions)
+        assert found.total <= 1.35
+        assert found.mean <= 1.35
