@@ -35,13 +35,22 @@ def used(name: str, result: str, *, says: str = "", **arguments: Any) -> list[Me
     ]
 
 
-def recorded(shared: Path, name: str, folder: Path) -> Message:
-    """The last chat request of a recorded session."""
-    script, session = shared / "measure" / "to_requests.py", shared / "data" / f"{name}.jsonl"
-    out = folder / "requests.jsonl"
-    subprocess.run([sys.executable, script, session, out], check=True, capture_output=True)
-    request: Message = json.loads(out.read_bytes().splitlines()[-1])
-    return request
+_READ = """
+import json, sys
+sys.path.insert(0, sys.argv[1])
+from to_requests import messages
+json.dump(messages(sys.argv[2]), sys.stdout)
+"""
+
+
+def recorded(shared: Path, name: str) -> Message:
+    """The last chat request of a recorded session, without its system message."""
+    arguments = [str(shared / "measure"), str(shared / "data" / f"{name}.jsonl")]
+    read = subprocess.run(
+        [sys.executable, "-c", _READ, *arguments], check=True, capture_output=True
+    )
+    messages = [message for message in json.loads(read.stdout) if message["role"] != "system"]
+    return {"model": "m", "messages": messages}
 
 
 def words(text: str) -> int:

@@ -381,8 +381,8 @@ def test_a_replaced_value_stands_nowhere(steps: list[list[Message]]) -> None:
         "pi_before-compaction",
     ],
 )
-def test_real_sessions_in_any_two_parts(shared: Path, tmp_path: Path, name: str) -> None:
-    messages = recorded(shared, name, tmp_path)["messages"]
+def test_real_sessions_in_any_two_parts(shared: Path, name: str) -> None:
+    messages = recorded(shared, name)["messages"]
     whole = facts_of(messages)
     cuts = [i for i, message in enumerate(messages) if message["role"] == "user"]
     for cut in cuts[:: max(1, len(cuts) // 6)]:

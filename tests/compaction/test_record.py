@@ -164,9 +164,9 @@ def test_one_more_narrative_leaves_all_before_the_facts_as_it_was() -> None:
     ],
 )
 @pytest.mark.parametrize("budget", [1_000, 3_000])
-def test_real_sessions(shared: Path, tmp_path: Path, name: str, budget: int) -> None:
-    messages = recorded(shared, name, tmp_path)["messages"]
-    facts = facts_of([message for message in messages if message["role"] != "system"])
+def test_real_sessions(shared: Path, name: str, budget: int) -> None:
+    messages = recorded(shared, name)["messages"]
+    facts = facts_of(messages)
     text = of(facts, budget=budget)
     assert words(text) <= budget
     assert all(rule in text for rule in facts.rules if "\n" not in rule)
