@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib
 import json
 import sys
+import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
@@ -40,7 +41,10 @@ def sessions(shared: Path = SHARED) -> Iterator[tuple[str, list[Message]]]:
 
 def _rollout(path: Path) -> Iterator[tuple[str, list[Message]]]:
     """Claude Code, pi and Codex."""
-    yield path.stem, meter("to_requests", path.parent.parent).messages(path)
+    with warnings.catch_warnings():  # the meter leaves closing the file to Python
+        warnings.simplefilter("ignore", ResourceWarning)
+        messages = meter("to_requests", path.parent.parent).messages(path)
+    yield path.stem, messages
 
 
 def _inspect(path: Path) -> Iterator[tuple[str, list[Message]]]:

@@ -44,7 +44,8 @@ _BLANKS = re.compile(r"[ \t\r\f\v\n\xa0]+")
 def shorten(
     text: str, budget: int, *, handle: str | None = None, source: str | None = None
 ) -> Shortened | None:
-    """Shortens a web page to at most `budget` characters; None if `text` is none.
+    """Shortens a web page to at most `budget` characters; None if `text` is none, or if nothing of
+    it has room.
 
     Counts are of lines of its text.
     """
@@ -60,7 +61,8 @@ def shorten(
     pieces = pieces_of(page, longest=min(400, max(80, budget // 16)))
     first = Wish((0,), 1.0)
     wishes = (first, *outline_wishes(pieces.texts))
-    return compose(pieces, budget, wishes, total=total, handle=handle, notes=[_NOTE])
+    result = compose(pieces, budget, wishes, total=total, handle=handle, notes=[_NOTE])
+    return result if result.kept else None
 
 
 def _is_page(text: str, source: str | None) -> bool:

@@ -21,8 +21,7 @@ _SEPARATED = bytes(
     byte if byte >= 128 or bytes([byte]).isalnum() or byte in _KEPT else 0 if byte == 10 else 32
     for byte in range(256)
 )
-# Punctuation at the end of a word is none of it. In this order: "(see a.py):" has two in a row.
-_PUNCTUATION = (b"\\ ", b": ", b". ", b"- ", b" -")
+_ESCAPED = (b"\\n", b"\\t", b"\\r", b'\\"')
 _SHORTEST = 4
 _LONGEST = 160  # beyond it a word is data (base64, a signed URL), not a name
 
@@ -69,10 +68,11 @@ def words_of(text: str) -> list[str]:
     """The words of `text` in order, with `LINE_END` behind those of each line."""
     data = text.encode("utf-8", "surrogatepass")
     if b"\\" in data:  # text within JSON: "first line\\nsecond line"
-        data = data.replace(b"\\n", b"  ").replace(b"\\t", b"  ").replace(b"\\r", b"  ")
+        for escaped in _ESCAPED:
+            data = data.replace(escaped, b"  ")
     data = data.translate(_SEPARATED).replace(b"\0", b" \0 ") + b" \0"
-    for punctuation in _PUNCTUATION:
-        data = data.replace(punctuation, b"  ")
+    # Punctuation behind a word is none of it.
+    data = data.replace(b": ", b"  ").replace(b". ", b"  ")
     return data.decode("utf-8", "surrogatepass").split()
 
 

@@ -51,16 +51,26 @@ types = st.sampled_from(sorted(MODULES))
 budgets = st.one_of(st.integers(-1, 200), st.integers(200, 1500))
 
 
+BEGINNINGS = {
+    "code": "import a\nfrom b import c\nclass A:\n    def f(self):\n",
+    "diff": "diff --git a/y.py b/y.py\n--- a/y.py\n+++ b/y.py\n@@ -1,60 +1,60 @@\n",
+    "html": "<!doctype html><body>\n",
+    "log": "2026-01-02T10:00:00Z INFO started\n",
+    "markdown": "## One\n### Two\n## Three\n",
+}
+
+
 @st.composite
 def texts(draw: st.DrawFn) -> str:
     kind = draw(types)
-    own = st.sampled_from(LINES[kind])
     other = st.one_of(st.sampled_from(LINES[draw(types)]), st.text(max_size=30))
-    lines = draw(st.lists(st.one_of(own, own, own, other), max_size=40))
-    times = draw(st.sampled_from([1, 1, 3, 9]))
-    return draw(st.sampled_from(["\n", "\n", "\r\n"])).join(lines * times) + draw(
-        st.sampled_from(["", "\n"])
-    )
+    line = st.sampled_from(LINES[kind])
+    if draw(st.booleans()):
+        line = st.one_of(line, line, line, other)
+    lines = draw(st.lists(line, max_size=40)) * draw(st.sampled_from([1, 1, 3, 9]))
+    begin = draw(st.sampled_from([BEGINNINGS[kind], BEGINNINGS[kind], ""]))
+    end = draw(st.sampled_from(["\n", "\n", "\r\n"]))
+    return begin.replace("\n", end) + end.join(lines) + draw(st.sampled_from(["", "\n"]))
 
 
 def results(text: str, budget: int, handle: str | None = None) -> list[Shortened]:
