@@ -18,6 +18,7 @@ Cause = Literal[
     "messages_removed",
     "options_changed",
     "reasoning_dropped",
+    "repeated_result",
     "result_too_long",
     "schema_key_order",
     "system_changed",

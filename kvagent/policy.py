@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from math import isqrt
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -221,12 +222,37 @@ class Echo(_Model):
 class Evict(_Model):
     """Shorten a long tool result on arrival, before it is ever sent: no prefix breaks."""
 
-    trigger: AnyTrigger = Tokens(2_500)
-    """Which results: some 10,000 characters of prose, 7,000 of logs, are left whole."""
-    keep: Annotated[int, Field(ge=200)] = 1_000
-    """How many tokens of the result stay, marker and identifiers included."""
+    trigger: AnyTrigger | None = None
+    """Which results; None: those of more than a twenty-fifth of the window, or of 2,000 tokens
+    while it is unknown."""
+    keep: Annotated[int, Field(ge=200)] | None = None
+    """How many tokens of the result stay, marker and identifiers included; None: the more, the
+    longer it is, but a quarter of the window at most; 1,000 while it is unknown."""
     exclude_tools: tuple[str, ...] = ("kvagent_recall",)
     """Tools whose results are never shortened."""
+
+    def trips(self, tokens: int, window: int | None) -> bool:
+        """Whether a result of so many tokens is to be shortened."""
+        if self.trigger is not None:
+            return self.trigger(tokens, window)
+        return tokens > _long(window)
+
+    def tokens_kept(self, tokens: int, window: int | None) -> int:
+        """What stays of a result of so many tokens."""
+        if self.keep is not None:
+            return self.keep
+        if window is None:
+            return _LONG // 2
+        # What it takes grows with the root of what it holds: four times as long, twice as much.
+        return min(window // 4, isqrt(_long(window) * tokens))
+
+
+# What is a long result where the window is not known: some 8,000 characters of prose.
+_LONG = 2_000
+
+
+def _long(window: int | None) -> int:
+    return _LONG if window is None else window // 25
 
 
 class Clear(_Model):
@@ -244,9 +270,16 @@ class Clear(_Model):
     """Long arguments of old calls are shortened too."""
     clear_at_least: Annotated[int, Field(ge=0)] | None = None
     """Tokens that a batch has to free, or it is not made; None: a twentieth of the window."""
+    spare: Annotated[float, Field(ge=0, lt=1)] = 0.3
+    """How much of what could be cleared for the window's sake stays nevertheless, in a short form:
+    the more, the less is lost, and the sooner the next batch is due."""
     carry_cost: Annotated[float, Field(ge=0, lt=1)] | None = None
     """What it costs to carry one cached token for one turn, in tokens of prefill; None learns it
     from the server's timings, and clears for the window's sake alone until it knows."""
+
+    def least(self, window: int) -> int:
+        """Tokens that a batch has to free."""
+        return window // 20 if self.clear_at_least is None else self.clear_at_least
 
 
 class Compact(_Model):
@@ -353,3 +386,19 @@ class Policy(_Model):
     """Ask the server once what it is and how large its window is, in 2 s at most."""
     memory_bytes: Annotated[int, Field(gt=0)] = 256 * 1024 * 1024
     """What the conversations held in memory may weigh; the least recently used go first."""
+
+    def room(self, window: int, reply: int | None = None) -> int:
+        """Tokens that a prompt may have, so that a reply of at most ``reply`` has room as well.
+
+        Where the request does not say how long the reply may be, a twentieth of the window is
+        kept. Who allows a reply as long as the window does not mean to have no prompt.
+        """
+        kept = window // 20 if reply is None else reply
+        # A prompt that fills the window to the last token is refused.
+        return window - min(max(kept, 0), window // 2) - 1
+
+    def explain(self, window: int | None = None) -> str:
+        """The marks in force for a window (None: that of the policy), for people to read."""
+        from kvagent.explanation import explain
+
+        return explain(self, window or self.window)

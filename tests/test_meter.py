@@ -203,7 +203,7 @@ def session(wire: Wire, turns: int = 4, **request: Any) -> list[TurnFinished]:
 
 
 def test_a_session_is_metered_turn_by_turn() -> None:
-    wire = Wire(window=1_000)
+    wire = Wire(window=1_000, clear=None, compact=None)
     turns = session(wire, 7)
     assert [turn.turn for turn in turns] == [1, 2, 3, 4, 5, 6, 7]
     assert [turn.prefilled_tokens for turn in turns] == [300, *[100] * 6]

@@ -70,7 +70,7 @@ def test_triggers_are_read(value: Any, trigger: Trigger) -> None:
         (float("inf"), "neither a number of tokens nor a fraction"),
         (True, "a trigger is a number"),
         ([], "a trigger is a number"),
-        (None, "a trigger is a number"),
+        ([1], "a trigger is a number"),
         ("", 'cannot read the trigger "" at character 0'),
         ("80000", "at character 0"),
         ("tokens(1) |", "at character 11"),
@@ -123,7 +123,13 @@ def test_a_trigger_that_was_written_reads_as_the_same(
 def test_the_default_policy_says_what_the_documentation_says() -> None:
     policy = Policy()
     assert policy.mode == "full"
-    assert policy.evict == Evict(trigger=Tokens(2_500), keep=1_000)
+    assert policy.evict is not None
+    assert policy.evict.trips(2_001, None)
+    assert not policy.evict.trips(2_000, None)
+    assert policy.evict.tokens_kept(5_000, None) == 1_000
+    assert policy.evict.trips(1_281, 32_000)
+    assert policy.evict.tokens_kept(20_000, 32_000) == 5_059
+    assert policy.evict.tokens_kept(1_000_000, 32_000) == 8_000
     assert (policy.pin_head, policy.echo) == (PinHead(), Echo())
     assert policy.warn_at == (0.70, 0.85, 0.95)
 

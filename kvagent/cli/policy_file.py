@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import tomllib
+from collections.abc import Sequence
 from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
@@ -21,20 +22,47 @@ if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
 
 
-def read_policy(path: Path) -> Policy:
-    """The policy in a file; ``Failure`` names the file, the field and what is wrong with it."""
+def read_policy(path: Path | None, fields: Sequence[str] = ()) -> Policy:
+    """The policy in a file, and fields such as ``clear.keep=5``, which go before the file's.
+
+    ``Failure`` names the file, the field and what is wrong with it.
+    """
+    settings = _with_switches(_settings(path) if path is not None else {})
+    for field in fields:
+        _set(settings, field)
+    try:
+        return Policy.model_validate(settings)
+    except ValidationError as error:
+        faults = "; ".join(_sentence(details) for details in error.errors())
+        where = "the policy" if path is None else f"the policy {path}"
+        raise Failure(f"{where} does not hold: {faults}") from error
+
+
+def _set(settings: dict[str, Any], field: str) -> None:
+    name, equals, text = field.partition("=")
+    names = [part.strip() for part in name.split(".")]
+    if not equals or not all(names):
+        raise Failure(f"--set {field}: write NAME=VALUE, such as clear.keep=5 or compact=off")
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        value = text
+    table = settings
+    for part in names[:-1]:
+        inner = table.get(part)
+        table[part] = inner = dict(inner) if isinstance(inner, dict) else {}
+        table = inner
+    table[names[-1]] = _switched(value) if names == [names[0]] and names[0] in _STAGES else value
+
+
+def _settings(path: Path) -> dict[str, Any]:
     try:
         text = path.read_text(encoding="utf-8-sig")
     except OSError as error:
         raise Failure(f"cannot read the policy {path}: {because(error)}") from error
     except UnicodeDecodeError as error:
         raise Failure(f"the policy {path} is not UTF-8") from error
-    settings = _from_json(path, text) if _is_json(path, text) else _from_toml(path, text)
-    try:
-        return Policy.model_validate(_with_switches(settings))
-    except ValidationError as error:
-        faults = "; ".join(_sentence(details) for details in error.errors())
-        raise Failure(f"the policy {path} does not hold: {faults}") from error
+    return _from_json(path, text) if _is_json(path, text) else _from_toml(path, text)
 
 
 def _is_json(path: Path, text: str) -> bool:

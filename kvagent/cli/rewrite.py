@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import sys
 import traceback
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -24,10 +25,12 @@ from kvagent.cli.failure import Failure, because
 from kvagent.cli.policy_file import read_policy
 from kvagent.cli.progress import progress
 from kvagent.cli.recorded import Broken, Recorded
+from kvagent.cli.summarizers import summarizer_of
 from kvagent.cli.whole_file import STANDARD, WholeFile
 from kvagent.engine import Engine
-from kvagent.events import Bypassed, Event, PrefixBroken, TurnFinished
+from kvagent.events import Bypassed, Edited, Event, PrefixBroken, TurnFinished
 from kvagent.policy import Policy
+from kvagent.summaries import Summarize
 
 logger = logging.getLogger("kvagent")
 
@@ -68,6 +71,27 @@ def rewrite(
         int | None,
         typer.Option(min=1, metavar="TOKENS", help="The window; goes before the policy's."),
     ] = None,
+    fields: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            metavar="NAME=VALUE",
+            help="A field of the policy, such as clear.keep=5, evict.keep=800 or compact=off; "
+            "goes before the file's. May be given many times.",
+        ),
+    ] = None,
+    summarizer: Annotated[
+        str,
+        typer.Option(
+            metavar="none|extractive|URL",
+            help="Who tells what was done in old turns that leave the prompt: nobody (facts "
+            "alone), rules without a model, or a server.",
+        ),
+    ] = "none",
+    api_key: Annotated[
+        str | None,
+        typer.Option(envvar="OPENAI_API_KEY", help="The key of the summarizer's server."),
+    ] = None,
     events: Annotated[
         str | None,
         typer.Option(
@@ -86,7 +110,7 @@ def rewrite(
     A request that kvagent would let through is written as it came, and named on stderr. If a line
     holds no request, nothing is written and the exit status is 2.
     """
-    settings = read_policy(policy) if policy is not None else Policy()
+    settings = read_policy(policy, fields or ())
     settings = settings.model_copy(update={"probe": False, "window": window or settings.window})
     _refuse_clashes(source, out, events)
     size = _size(source)
@@ -95,7 +119,8 @@ def rewrite(
         wire = stack.enter_context(WholeFile(out))
         log = stack.enter_context(WholeFile(events)) if events is not None else None
         screen = stack.enter_context(progress("rewriting", size))
-        rewriting = _Rewriting(settings, screen.say, verbose)
+        summarize = summarizer_of(summarizer, api_key)
+        rewriting = _Rewriting(settings, summarize, screen.say, verbose)
         for number, line in _lines(recording, source):
             rewriting.line(number, line, wire, log)
             screen.advance(len(line))
@@ -114,8 +139,18 @@ def rewrite(
 class _Rewriting:
     """The engine, and what is counted and complained of on the way through a recording."""
 
-    def __init__(self, policy: Policy, say: Callable[[str], None], verbose: bool) -> None:
-        self._engine = Engine(policy, on_event=self._note)
+    def __init__(
+        self,
+        policy: Policy,
+        summarize: Summarize | None,
+        say: Callable[[str], None],
+        verbose: bool,
+    ) -> None:
+        # In the foreground, so that the same recording gives the same bytes.
+        if policy.compact is not None:
+            compact = policy.compact.model_copy(update={"background": False})
+            policy = policy.model_copy(update={"compact": compact})
+        self._engine = Engine(policy, on_event=self._note, summarizer=summarize)
         self._say = say
         self._verbose = verbose
         self._events: list[Event] = []
@@ -124,6 +159,7 @@ class _Rewriting:
         self._breaks = 0
         self._saved_tokens = 0
         self._broken = 0
+        self._stages: dict[str, tuple[int, int, int]] = defaultdict(lambda: (0, 0, 0))
 
     def _note(self, event: Event) -> None:
         # Nothing was answered, so there is nothing to tell of answers.
@@ -150,6 +186,13 @@ class _Rewriting:
         self._saved_tokens += saved_tokens(self._events)
         for event in self._events:
             self._breaks += isinstance(event, PrefixBroken)
+            if isinstance(event, Edited):
+                times, freed, cost = self._stages[event.stage]
+                self._stages[event.stage] = (
+                    times + 1,
+                    freed + event.freed_tokens,
+                    cost + event.cost_tokens,
+                )
             if log is not None:
                 log.write(as_json(number, event))
 
@@ -190,10 +233,23 @@ class _Rewriting:
     def summary(self) -> str:
         """Requests, how many of them changed, breaks, and the estimated prefill saved."""
         would = "would be " if self._engine.policy.mode == "observe" else ""
-        return (
+        bill = self._engine.meter.bill()
+        first = (
             f"{self._requests} requests, {self._edited} edited, {self._breaks} prefix breaks, "
             f"some {self._saved_tokens:,} tokens of prefill {would}saved"
         )
+        lines = [first]
+        for stage in ("evict", "clear", "compact"):
+            times, freed, cost = self._stages[stage]
+            if times:
+                costs = f", {cost:,} prefilled again" if cost else ""
+                lines.append(f"{stage}: {times} times, {freed:,} tokens freed{costs}")
+        if bill.own_prefilled_tokens or bill.own_completion_tokens:
+            lines.append(
+                f"summaries: {bill.own_prefilled_tokens:,} tokens prefilled, "
+                f"{bill.own_completion_tokens:,} generated"
+            )
+        return "\n".join(lines)
 
 
 def _refuse_clashes(source: str, out: str, events: str | None) -> None:

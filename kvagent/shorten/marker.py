@@ -16,6 +16,7 @@ _MARKER = re.compile(
     rf"\[(?:kvagent: |… )(?:\d+ of \d+|all \d+) (?:{'|'.join(get_args(Unit))}) shown"
     r"(?:, [a-z0-9 ]+)*(?:; all of it: recall\(\"[^\"\n]*\"\))?\](?:\n|\Z)"
 )
+_POINTER_OPENING = "[kvagent: the same text as a result above"
 _FOOTER_OPENING, _FOOTER_CLOSING = "[among the rest: ", "]"
 
 
@@ -41,6 +42,16 @@ def marker(kept: int, total: int, unit: Unit, handle: str | None, notes: Iterabl
     if handle is None:
         return f"[… {shown}]"
     return f'[kvagent: {shown}; all of it: recall("{handle}")]'
+
+
+def pointer(source: str, handle: str) -> str:
+    """Stands in place of a text that stands above already, as the result of a call like `source`."""
+    return f'{_POINTER_OPENING} ({source}), unchanged; all of it: recall("{handle}")]'
+
+
+def is_pointer(text: str) -> bool:
+    """Whether `text` says that it stands above."""
+    return text.startswith(_POINTER_OPENING)
 
 
 def gap_of_lines(first: int, last: int) -> str:

@@ -19,13 +19,8 @@ from kvagent.standing import Standing
 if TYPE_CHECKING:
     from kvagent.clearing import Cleared
 
-# How much of what could be freed is kept nevertheless, where room is what counts: the more, the
-# less is lost, and the sooner the next batch is due.
-_SPARED = 0.3
 # About what stands in place of a result that is cleared.
 _STUB_TOKENS = 50
-# A batch must free this share of the window, or it is not worth a prefix break.
-_LEAST = 20
 
 
 def clear(turn: Turn) -> None:
@@ -50,10 +45,8 @@ def clear(turn: Turn) -> None:
     turn.floor = tokens - most
     free = most
     if full and turn.room is not None:
-        free = tokens - turn.floor - int(_SPARED * max(0, turn.room - turn.floor))
-    least = policy.clear_at_least
-    if least is None:
-        least = (turn.window or tokens) // _LEAST
+        free = tokens - turn.floor - int(policy.spare * max(0, turn.room - turn.floor))
+    least = policy.least(turn.window or tokens)
     # Whether a batch is made or does not free enough, the next one is not due at once.
     turn.rent = turn.rent.settled()
     turn.swept = Swept(turn.swept.depth)

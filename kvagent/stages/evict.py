@@ -1,22 +1,33 @@
 """Which tool results are too long to be sent whole?
 
-A result is shortened on arrival, before it was ever sent, so no prefix breaks. What it loses
-stays in the store under a handle that the marker names.
+A result is shortened on arrival, before it was ever sent, so no prefix breaks: first to a form
+that loses nothing, where there is one, then by what it holds. What it loses stays in the store
+under a handle that the marker names. A result that stands above already becomes a pointer to it.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from typing import Any
 
 import orjson
 
-from kvagent.chat import calls_of, texts_of
-from kvagent.shorten import shorten
+from kvagent.chat import calls_of, text_of, texts_of
+from kvagent.events import Cause
+from kvagent.policy import Evict
+from kvagent.shorten import Shortened, lossless, shorten, source_of
+from kvagent.shorten.marker import pointer
 from kvagent.stages.turn import Edit, Fresh, Turn
+
+logger = logging.getLogger("kvagent")
 
 # So far a shortened text may be above what shall be kept, before it is shortened once more.
 _SLACK = 1.25
+# A pointer takes some fifty tokens: a text of a few times that is worth one.
+_REPEAT_CHARS = 1_000
+# So far two results with the same text differ in length: by the id of their call.
+_ID_CHARS = 64
 
 # Arguments that name a part of a source: the agent wanted just this, and will not get it shorter.
 _RANGES = frozenset(
@@ -41,7 +52,7 @@ _RANGES = frozenset(
 
 
 def evict(turn: Turn) -> None:
-    """Shorten the fresh tool results that trip ``policy.evict.trigger``."""
+    """Shorten the fresh tool results that are too long, and point to those that stand already."""
     policy = turn.policy.evict
     if policy is None:
         return
@@ -50,42 +61,88 @@ def evict(turn: Turn) -> None:
             continue
         texts = texts_of(fresh.message)
         text = "\n".join(texts)
-        # A token is at least one byte, and the trigger need not be asked about less.
-        if len(text) < policy.keep or not _all_text(fresh.message, texts):
-            continue
-        tokens = turn.count_tokens(text)
-        if tokens <= policy.keep or not policy.trigger(tokens, turn.window):
+        # A token is at least one byte, and nothing smaller need be asked about.
+        if len(text) < _REPEAT_CHARS or not _all_text(fresh.message, texts):
             continue
         call = _call_of(turn, fresh)
-        if call.get("name") in policy.exclude_tools or _asks_for_a_range(call):
+        if call.get("name") in policy.exclude_tools:
             continue
-        _shorten(turn, fresh, text, tokens, policy.keep)
+        if not _point(turn, fresh, text) and not _asks_for_a_range(call):
+            tokens = turn.count_tokens(text)
+            if policy.trips(tokens, turn.window):
+                try:
+                    _shorten(turn, policy, fresh, text, tokens, call)
+                except Exception:  # one text that is not understood costs no other
+                    logger.exception("kvagent failed to shorten a result; it goes out whole")
 
 
-def _shorten(turn: Turn, fresh: Fresh, text: str, tokens: int, keep: int) -> None:
-    budget = len(text) * keep // tokens
+def _point(turn: Turn, fresh: Fresh, text: str) -> bool:
+    """Say that a text stands above, whole, if it does."""
+    before = turn.past.revision.forms if turn.past.revision else {}
+    entry = turn.past
+    while entry.parent is not None:
+        near = abs(len(entry.sent) - len(fresh.raw)) < _ID_CHARS
+        if near and entry.role == "tool" and entry.depth not in before:
+            message = orjson.loads(b"[" + entry.sent + b"]")[-1]
+            if text_of(message) == text:
+                break
+        entry = entry.parent
+    else:
+        return False
+    call = _call_of(turn, fresh)
     handle = turn.store_original(text)
-    shortened = shorten(text, budget, handle=handle)
+    source = source_of(call.get("name"), call.get("arguments")) or "the same call"
+    said = pointer(source[:_ID_CHARS], handle)
+    tokens = turn.count_tokens(text)
+    _set(turn, fresh, said, "repeated_result", tokens, f"stands above; original under {handle}")
+    return True
+
+
+def _shorten(
+    turn: Turn, policy: Evict, fresh: Fresh, text: str, tokens: int, call: Mapping[str, Any]
+) -> None:
+    keep = policy.tokens_kept(tokens, turn.window)
+    if tokens <= keep:
+        return
+    source = source_of(call.get("name"), call.get("arguments"))
+    handle = turn.store_original(text)
+    whole = lossless(text, handle=handle, source=source)
+    if whole is not None and not policy.trips(turn.count_tokens(whole.text), turn.window):
+        shortened = whole
+    else:
+        shortened = _cut(turn, text, tokens, keep, handle, source)
+    if len(shortened.text) < len(text):
+        detail = f"{shortened.kept} of {shortened.kept + shortened.dropped} {shortened.unit} kept"
+        if shortened.lossless:
+            detail = "in a shorter form"
+        _set(
+            turn,
+            fresh,
+            shortened.text,
+            "result_too_long",
+            tokens,
+            f"{detail}; original under {handle}",
+        )
+
+
+def _cut(
+    turn: Turn, text: str, tokens: int, keep: int, handle: str, source: str | None
+) -> Shortened:
+    budget = len(text) * keep // tokens
+    shortened = shorten(text, budget, handle=handle, source=source)
     kept = turn.count_tokens(shortened.text)
     if kept > _SLACK * keep:  # what is kept has more tokens a character than what is left out
-        shortened = shorten(text, budget * keep // kept, handle=handle)
-    if len(shortened.text) >= len(text):
-        return
+        shortened = shorten(text, budget * keep // kept, handle=handle, source=source)
+    return shortened
+
+
+def _set(turn: Turn, fresh: Fresh, text: str, cause: Cause, tokens: int, detail: str) -> None:
     content = fresh.message["content"]
-    if isinstance(content, list):
-        fresh.message = {**fresh.message, "content": [{"type": "text", "text": shortened.text}]}
-    else:
-        fresh.message = {**fresh.message, "content": shortened.text}
-    saved = tokens - turn.count_tokens(shortened.text)
+    whole = [{"type": "text", "text": text}] if isinstance(content, list) else text
+    fresh.message = {**fresh.message, "content": whole}
+    saved = tokens - turn.count_tokens(text)
     turn.edits.append(
-        Edit(
-            "evict",
-            "result_too_long",
-            fresh.index,
-            saved_tokens=saved,
-            detail=f"{shortened.kept} of {shortened.kept + shortened.dropped} {shortened.unit} "
-            f"kept; original under {handle}",
-        )
+        Edit("evict", cause, fresh.index, saved_tokens=saved, detail=detail, freed_tokens=saved)
     )
 
 

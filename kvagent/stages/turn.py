@@ -30,10 +30,6 @@ if TYPE_CHECKING:
     from kvagent.compaction.tiers import Tier
 
 
-# The share of the window that is kept for a reply whose length the request leaves open.
-_REPLY = 20
-
-
 @dataclass(slots=True)
 class Fresh:
     """A message that was not sent before; stages set ``message`` to what shall be sent."""
@@ -159,16 +155,12 @@ class Turn:
 
     @property
     def room(self) -> int | None:
-        """Tokens that the prompt may have, so that the reply has room as well; None: not known.
-
-        Where the request does not say how long the reply may be, a part of the window is kept.
-        """
+        """Tokens that the prompt may have, so that the reply has room as well; None: not known."""
         if self.window is None:
             return None
         said = (self.request.body.get(key) for key in ("max_completion_tokens", "max_tokens"))
-        reply = next((n for n in said if isinstance(n, int)), self.window // _REPLY)
-        # Who allows a reply as long as the window does not mean to have no prompt.
-        return self.window - min(max(reply, 0), self.window // 2) - 1
+        reply = next((n for n in said if isinstance(n, int) and not isinstance(n, bool)), None)
+        return self.policy.room(self.window, reply)
 
     def standing(self) -> list[Standing]:
         """All messages behind the head as they would go out now; costs as much as the history."""
