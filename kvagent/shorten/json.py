@@ -66,6 +66,7 @@ def shorten(
 class _Collection:
     """An array, or an object that is used like one, and what stands around it."""
 
+    value: Any
     items: Sequence[Any]
     unit: Unit
     around: Any
@@ -141,11 +142,15 @@ def _collection(value: Any, size: int) -> _Collection | None:
         rows = list(map(",".join, table.cells))
         if sum(map(len, rows)) < len(spelled(found)):
             unit = "rows" if len(rows) > len(found) else unit
-            return _Collection(records, unit, around, table, rows, table.head(unit))
+            return _Collection(found, records, unit, around, table, rows, table.head(unit))
+    return _plain(found, unit, around)
+
+
+def _plain(found: Any, unit: Unit, around: Any) -> _Collection:
     if isinstance(found, dict):
         rows = [f"{spelled(key)}:{spelled(item)}" for key, item in found.items()]
-        return _Collection(list(found.values()), unit, around, None, rows, "")
-    return _Collection(found, unit, around, None, list(map(spelled, found)), "")
+        return _Collection(found, list(found.values()), unit, around, None, rows, "")
+    return _Collection(found, found, unit, around, None, list(map(spelled, found)), "")
 
 
 def _records(found: Any) -> tuple[list[dict[str, Any]], list[str] | None]:
@@ -198,6 +203,10 @@ def _chosen(
         head.append(around)
     head += collection.head.splitlines()
     room -= sum(map(len, head)) + len(head)
+    if room < budget / 2 and collection.table is not None:
+        unit = "items" if isinstance(collection.value, list) else "entries"
+        plain = _plain(collection.value, unit, collection.around)
+        return _chosen(read, plain, budget, handle)
     if room < _LEAST_ROOM / 2:
         return None
     texts, were_cut = _within(collection, room)
@@ -207,26 +216,27 @@ def _chosen(
     special: Iterable[int] = ()
     if collection.table is not None:
         special = special_rows(list(zip(*collection.table.cells, strict=True)))
-    last_line = choose(rows, special, _labels(collection))
+    cut_texts = "\n".join(collection.rows[row] for row in were_cut)
+    last_lines = choose(rows, special, _labels(collection), cut_texts)
     standing = rows.kept()
-    cut_ones = sum(row in were_cut for row in standing)
+    cut_ones = len(set(were_cut).intersection(standing))
     kept = len(standing) - cut_ones
     notes += [f"{cut_ones} more cut"] if cut_ones else []
     notes += ["the rest cut"] if around_cut else []
-    shown = read.framed(*head, rows.text(), last_line)
+    shown = read.framed(*head, rows.text(), last_lines)
     text = f"{marker(kept, total, unit, handle, notes)}\n{shown}"
     return Shortened(text, kept, total - kept, unit, lossless=False)
 
 
-def _within(collection: _Collection, room: int) -> tuple[list[str], set[int]]:
+def _within(collection: _Collection, room: int) -> tuple[list[str], list[int]]:
     """The rows, those far longer than others with their long cells cut, and which those are."""
     texts = list(collection.rows)
     width = widest(list(map(len, texts)), room)
-    were_cut: set[int] = set()
+    were_cut: list[int] = []
     for index, text in enumerate(texts):
         if len(text) <= width:
             continue
-        were_cut.add(index)
+        were_cut.append(index)
         if collection.table is None:
             texts[index], _ = fitted(collection.items[index], width, depth=1)
             continue

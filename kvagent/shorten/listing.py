@@ -77,7 +77,7 @@ def shorten(
         return None
     listing = _read(text, source)
     if listing is not None:
-        whole = _whole(listing, handle)
+        whole = _whole(listing, handle, min(budget, len(text)))
         return whole if len(whole.text) <= budget else _folded(listing, budget, handle)
     long = _read_long(text)
     if long is None:
@@ -190,13 +190,25 @@ def _listing(
 # -- writing
 
 
-def _whole(listing: _Listing, handle: str | None) -> Shortened:
-    lines = [marker(listing.total, listing.total, "entries", handle, ["folded by folder"])]
-    lines += [listing.before] if listing.before else []
-    for folder, names in listing.folders.items():
-        lines += _folder(folder, names)
-    lines += [listing.after] if listing.after else []
-    return Shortened("\n".join(lines), listing.total, 0, "entries", lossless=True)
+def _whole(listing: _Listing, handle: str | None, budget: int = 0) -> Shortened:
+    """All of it; paths stand in full where they cost least, as far as `budget` goes: only so can
+    they be found and copied."""
+    head = marker(listing.total, listing.total, "entries", handle, ["folded by folder"])
+    folded = {path: _folder(path, names) for path, names in listing.folders.items()}
+    around = len(head) + len(listing.before) + len(listing.after) + 2
+    left = budget - around - sum(len(line) + 1 for lines in folded.values() for line in lines)
+    costs = {
+        path: len(path) * (len(names) - 1) - 1
+        for path, names in listing.folders.items()
+        if len(names) > 1 and path
+    }
+    for path in sorted(costs, key=lambda path: costs[path] / len(listing.folders[path])):
+        if costs[path] <= left:
+            left -= costs[path]
+            folded[path] = [path + name for name in listing.folders[path]]
+    lines = [line for lines in folded.values() for line in lines]
+    text = "\n".join(filter(None, [head, listing.before, *lines, listing.after]))
+    return Shortened(text, listing.total, 0, "entries", lossless=True)
 
 
 def _folder(folder: str, names: Sequence[str]) -> list[str]:

@@ -10,10 +10,12 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 from kvagent.shorten.alarms import alarms
 from kvagent.shorten.clip import shares
 from kvagent.shorten.density import Density
+from kvagent.shorten.identifiers import identifiers, weights_of, words_of
 from kvagent.shorten.marker import footer
 from kvagent.shorten.pieces import Pieces
 from kvagent.shorten.result import Unit
@@ -80,11 +82,14 @@ def rows_of(texts: Sequence[str], room: int, unit: Unit, *, gaps: bool = True) -
     return Selection(pieces, unit, room)
 
 
-def choose(rows: Selection, special: Iterable[int] = (), labels: Labels | None = None) -> str:
-    """Takes rows until their room is full, and gives a line with names of the others, or "".
+def choose(
+    rows: Selection, special: Iterable[int] = (), labels: Labels | None = None, cut: str = ""
+) -> str:
+    """Takes rows until their room is full, and gives lines with names of the others, or "".
 
-    `special` are rows that differ from the others, the most striking first. The names are `labels`
-    where there are any, else identifiers that stand in no row taken.
+    `special` are rows that differ from the others, the most striking first. The names are `labels`,
+    where there are any, and identifiers that stand in no row taken, among them those of `cut`: what
+    was cut from the rows beforehand.
     """
     texts = rows.pieces.texts
     room = rows.room
@@ -96,19 +101,22 @@ def choose(rows: Selection, special: Iterable[int] = (), labels: Labels | None =
     take_within(rows, alarms(texts), int(room * _ALARMS))
     take_within(rows, special, int(room * _SPECIAL))
     density = Density(rows, "\n".join(texts))
+    in_cut = list(identifiers(weights_of(words_of(cut)))) if cut else []
 
-    def line(room: int) -> str:
-        if labels is not None:
-            return labels.of_others(rows, room)
-        return footer(density.left_out(), rows.standing(), room)
+    def lines(room: int) -> str:
+        told = labels.of_others(rows, room) if labels is not None else ""
+        standing = rows.standing() + told
+        left_out = chain(density.left_out(), in_cut)
+        named = footer(left_out, standing, room - len(told) - 1 if told else room)
+        return "\n".join(filter(None, (told, named)))
 
     density.fill()
-    first = line(for_footer - 1)
-    # What the line did not need goes to more rows, and they make it shorter still.
+    first = lines(for_footer - 1)
+    # What the lines did not need goes to more rows, and they make them shorter still.
     rows.room += for_footer - len(first) - 1
     density.fill()
     rows.extend()
-    return line(min(for_footer - 1, rows.room + len(first)))
+    return lines(min(for_footer - 1, rows.room + len(first)))
 
 
 def widest(sizes: Sequence[int], room: int) -> int:

@@ -71,6 +71,17 @@ def project(folders: int, files: int) -> str:
     )
 
 
+def test_paths_stand_in_full_as_far_as_there_is_room() -> None:
+    text = project(25, 8)
+    folded = lossless(text, source="find src")
+    assert folded is not None
+    for budget in (len(folded.text), 4000, 5000):
+        shortened = shorten(text, budget, source="find src")
+        in_full = [path for path in text.split() if path in shortened.text]
+        assert (len(in_full) >= budget // 60) == (budget > len(folded.text))
+        assert sorted(unfolded(shortened.text)) == sorted(text.split())
+
+
 def test_folders_stay_with_counts_by_ending() -> None:
     shortened = shorten(project(25, 40), 2500, source="find src -type f")
     assert shortened.unit == "entries"
@@ -132,7 +143,7 @@ project
 
 
 def test_a_drawn_tree() -> None:
-    whole = listing.shorten(TREE, 10**6)
+    whole = listing.lossless(TREE)
     assert whole is not None
     assert (whole.kept, whole.unit) == (10, "entries")
     assert whole.text.split("\n")[1:] == [
