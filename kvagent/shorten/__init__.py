@@ -7,17 +7,28 @@ One file for each type of content. A new one joins by taking its place in `SHORT
 from __future__ import annotations
 
 from collections.abc import Callable
+from collections.abc import Set as AbstractSet
 from typing import Protocol
 
-from kvagent.shorten import blob, code, diff, hits, listing, log, markdown, table
+from kvagent.shorten import blob, code, diff, hits, listing, log, markdown, repeats, table
 from kvagent.shorten import html as html_shortener
 from kvagent.shorten import json as json_shortener
 from kvagent.shorten import text as text_shortener
+from kvagent.shorten.identifiers import words_of
 from kvagent.shorten.marker import is_marked
 from kvagent.shorten.result import Shortened, unchanged
 from kvagent.shorten.source import source_of
 
-__all__ = ["SHORTENERS", "Shortened", "Shortener", "lossless", "recognised", "shorten", "source_of"]
+__all__ = [
+    "SHORTENERS",
+    "Shortened",
+    "Shortener",
+    "lossless",
+    "recognised",
+    "shorten",
+    "source_of",
+    "words_of",
+]
 
 
 class Shortener(Protocol):
@@ -30,7 +41,22 @@ class Shortener(Protocol):
         for which the budget is too small to show its structure."""
 
 
-SHORTENERS: tuple[Shortener, ...] = (
+class TellingShortener(Protocol):
+    """What a module offers that shows the lines that tell most."""
+
+    def shorten(
+        self,
+        text: str,
+        budget: int,
+        *,
+        handle: str | None = None,
+        source: str | None = None,
+        known: AbstractSet[str] = frozenset(),
+    ) -> Shortened | None:
+        """As the function `shorten` of this package; None for a text that is not of this type."""
+
+
+STRUCTURED: tuple[Shortener, ...] = (
     json_shortener,
     blob,
     diff,
@@ -38,11 +64,10 @@ SHORTENERS: tuple[Shortener, ...] = (
     hits,
     listing,
     table,
-    markdown,
-    code,
-    log,
-    text_shortener,
 )
+TELLING: tuple[TellingShortener, ...] = (markdown, code, log, text_shortener)
+
+SHORTENERS: tuple[Shortener, ...] = (*STRUCTURED, *TELLING)
 """In the order in which they are asked; the last one takes every text."""
 
 LOSSLESS: tuple[Callable[..., Shortened | None], ...] = (
@@ -50,6 +75,7 @@ LOSSLESS: tuple[Callable[..., Shortened | None], ...] = (
     hits.lossless,
     listing.lossless,
     table.lossless,
+    repeats.lossless,
 )
 """The functions `lossless` of the modules that have one, with the arguments of the one below."""
 
@@ -58,7 +84,12 @@ _WORTHWHILE = 0.25
 
 
 def shorten(
-    text: str, budget: int, *, handle: str | None = None, source: str | None = None
+    text: str,
+    budget: int,
+    *,
+    handle: str | None = None,
+    source: str | None = None,
+    known: AbstractSet[str] = frozenset(),
 ) -> Shortened:
     """Shortens `text` to at most `budget` characters by the first shortener that knows its type.
 
@@ -94,7 +125,8 @@ def lossless(
 ) -> Shortened | None:
     """A shorter form of `text` that holds all of it, if there is one that saves a quarter at least.
 
-    Minified JSON, a table for an array of records, hits grouped by file, paths folded by folder.
+    Minified JSON, a table for an array of records, hits grouped by file, paths folded by folder,
+    runs of equal lines.
     `handle` and `source` as for `shorten`.
     """
     if is_marked(text):

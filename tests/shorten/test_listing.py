@@ -143,7 +143,7 @@ project
 
 
 def test_a_drawn_tree() -> None:
-    whole = listing.lossless(TREE)
+    whole = listing.shorten(TREE, 200)
     assert whole is not None
     assert (whole.kept, whole.unit) == (10, "entries")
     assert whole.text.split("\n")[1:] == [
