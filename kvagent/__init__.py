@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from kvagent.adapters import wrap
+from kvagent.bill import Bill
 from kvagent.engine import Engine
 from kvagent.events import (
     Bypassed,
@@ -14,7 +15,21 @@ from kvagent.events import (
     TurnFinished,
     WindowFilling,
 )
-from kvagent.policy import KV, Echo, Evict, Fraction, Hints, Mend, PinHead, Policy, Tokens, Volatile
+from kvagent.policy import (
+    KV,
+    Clear,
+    Compact,
+    Echo,
+    Evict,
+    Fraction,
+    Hints,
+    Mend,
+    PinHead,
+    Policy,
+    Recall,
+    Tokens,
+    Volatile,
+)
 from kvagent.session import session
 from kvagent.stages import DEFAULT_STAGES, Edit, Fresh, Stage, Turn
 from kvagent.stores import MemoryStore, Store
@@ -25,8 +40,11 @@ __version__ = "0.1.0"
 __all__ = [
     "DEFAULT_STAGES",
     "KV",
+    "Bill",
     "Bypassed",
     "CacheMissed",
+    "Clear",
+    "Compact",
     "Echo",
     "Edit",
     "Edited",
@@ -42,6 +60,7 @@ __all__ = [
     "PinHead",
     "Policy",
     "PrefixBroken",
+    "Recall",
     "Stage",
     "Store",
     "Tokens",

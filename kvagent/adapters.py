@@ -22,7 +22,7 @@ def wrap(client: Client, **options: Any) -> Client:
     """Wrap a client so that the server keeps what it has seen; returns one of the same type.
 
     The given client stays as it was. Options: ``policy``, ``store``, ``namespace``, ``on_event``,
-    ``stages``, or ``engine`` to share one. Raises ``TypeError`` for a client that no installed
+    ``stages``, ``summarizer``, or ``engine`` to share one. Raises ``TypeError`` for a client that no installed
     adapter knows.
     """
     from importlib.metadata import entry_points  # costs a sixth of kvagent's import

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
-from kvagent.policy import Clear, Compact, Evict, Policy
+if TYPE_CHECKING:
+    from kvagent.policy import Clear, Compact, Evict, Policy
 
 _EXAMPLES = (5_000, 20_000)
 

@@ -60,6 +60,8 @@ class Value:
     value: str
     sentence: str
     role: str
+    plain: bool = True
+    """Whether it is worth showing beside the sentence: "the port is 8080", not "the plan is good"."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,13 +251,14 @@ class _Fold:
         if role == "user":
             kept = shorten(text, _LONGEST_MESSAGE, handle=handle).text
             self.said.append(Said(said_before + 1, kept, handle if kept != text else None))
-        covered = ""
+        covered = before = ""
         for sentence in sentences:
             kind = rules.kind_of(sentence)
             if kind is not None and sentence not in covered:
                 covered = sentence if "\n" in sentence else covered
                 self._bind(Binding(kind, sentence, role), said_before)
-            self._set_values(sentence, role, said_before)
+            self._set_values(sentence, before, role, said_before)
+            before = sentence
 
     def _bind(self, new: Binding, said_before: int) -> None:
         """Put a sentence in the place of those that it replaces."""
@@ -272,9 +275,14 @@ class _Fold:
                 self._rewrite(old.text, REPLACED, until=said_before)
         self.bindings.append(new)
 
-    def _set_values(self, sentence: str, role: str, said_before: int) -> None:
-        for one in values.values_in(sentence):
-            self._set(Value(one.key, one.value, sentence, role))
+    def _set_values(self, sentence: str, before: str, role: str, said_before: int) -> None:
+        stated = values.values_in(sentence)
+        for one in stated:
+            self._set(Value(one.key, one.value, sentence, role, one.plain))
+        it = values.value_of_it(sentence) if not stated else None
+        slot = self._spoken_of(f"{before} {sentence}") if it is not None else None
+        if it is not None and slot is not None:
+            self._set(Value(slot.key, it, sentence, role))
         for old, new in values.replacements_in(sentence):
             slot = next((slot for slot in self.values if slot.value.lower() == old.lower()), None)
             if slot is not None:
@@ -299,6 +307,12 @@ class _Fold:
         if replaced:
             self.stale[new, old] = None
             self._rewrite(sentence, finder.sub(REPLACED, sentence), until=len(self.said))
+
+    def _spoken_of(self, text: str) -> Value | None:
+        """The one value that a text names by its key."""
+        words = values.subject_of(text)
+        named = [value for value in self.values if values.subject_of(value.key) <= words]
+        return named[0] if len(named) == 1 else None
 
     def _set(self, new: Value) -> None:
         old = self._slot(new.key)

@@ -181,7 +181,7 @@ def _lines(facts: Facts) -> Iterable[_Line]:
         pinned = section == _RULES or (section == _WISHES and age < LATELY)
         rank = _PINNED if pinned else _CHANGED if section == _WISHES else _RUN
         yield _Line(section, f"- {_indented(binding.text)}", (rank, age))
-    for age, value in _aged(facts.values):
+    for age, value in _aged([value for value in facts.values if value.plain]):
         important = _PINNED if value.role == "user" else _RUN
         yield _Line(_VALUES, f"- {value.key} = {value.value}", (important, age))
     for age, said in _aged(facts.said):

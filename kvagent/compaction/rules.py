@@ -20,6 +20,12 @@ _RULE = re.compile(
           | keep\ (?:it|the|all|to|your|in) | stick\ (?:to|with) | whatever\ you\ do )\b
     | \b(?:do|does|should|must|may|can|shall|could|would|is|are|ca|wo)\ ?n[o']t\b | \bdont\b
     | \b(?:should|ought\ to)\b
+    | ^\s*(?:please\s+)?(?:use|keep|leave|respect|follow|treat|stay|limit|assume|skip|ask|confirm|honou?r|obey
+          | adhere|let\ (?:no|only)|stick)\b
+    | ^\s*(?:rule|constraint|requirement|policy|guideline|convention|warning|reminder)s?\s*\d*\s*:
+    | ^\s*(?:all|every|each|any|nothing|nobody|no\ one|none)\b.*\b(?:is|are|needs?|may|goes|go|gets?|ha[sv]e?
+          | uses?|stays?|starts?|ends?|begins?)\b
+    | \b(?:stays?|read-only|nobody|nothing\ (?:may|else)|away\ from|before\ (?:you|any|each|every|\w+ing))\b
     | ^\s*(?:please\s+)?no\s+(?!problem|worries|idea|need|rush|thanks?\b)\w+
     # German, French, Spanish, Italian, Portuguese, Russian, Chinese, Japanese, Korean
     | \b(?: muss(?:t|en)? | müssen | soll(?:st|en|te)? | nie(?:mals)? | immer | nur | darf(?:st)?\ nicht | nicht
@@ -69,7 +75,7 @@ _EMPTY = word_set(
 _WORDS = re.compile(r"[^\W_](?:[\w./:@-]*[^\W_])?")
 _QUANTITY = re.compile(
     r"\b(?P<than>at most|at least|no more than|no less than|no fewer than|up to|max(?:imum)?(?: of)?"
-    r"|min(?:imum)?(?: of)?|under|below|within|exactly|limit(?:ed)? to|than)\s+\d[\d.,]*",
+    r"|min(?:imum)?(?: of)?|by|before|after|until|under|below|within|exactly|limit(?:ed)? to|than)\s+\d[\d.,:]*(?:[ap]m)?",
     re.IGNORECASE,
 )
 _SUFFIX = re.compile(r"(?<=\w{3})(?:ing|ed|es|s)$")

@@ -8,90 +8,165 @@ from dataclasses import dataclass
 
 from kvagent.compaction.words import word_set
 
-# Nouns that name a setting: "the codename is zorvane" sets one, "the plan is fine" does not.
+# Nouns that name a setting: "use port 8080" sets one, "use tool support" does not.
 _NAMES = word_set(
-    "account address alias alphabet architecture backend bucket budget charset cluster codename color colour"
-    " compiler container currency database datacenter date db deadline default delimiter device dialect"
-    " directory domain encoding endpoint engine env environment file filename flag folder font format"
-    " framework frequency frontend host hostname id image indent indentation interval key keyword label"
-    " language level library license limit locale location login mode model name namespace nickname number"
-    " package parser passphrase password path pattern phrase pin platform port prefix profile project"
-    " protocol provider queue region release repo repository retries runner runtime schema scheme secret"
-    " separator server service setting size stage store style suffix table tag target threshold timeout"
-    " timezone title token tool topic translation type unit url user username value variant vendor version"
-    " volume width word zone branch"
+    "account address alias alphabet architecture backend bucket budget charset cluster code codename color"
+    " colour compiler container currency database datacenter date day db deadline default delimiter device"
+    " dialect directory domain editor email encoding endpoint engine env environment factor file filename"
+    " flag folder font format framework frequency frontend host hostname id image indent indentation interval"
+    " key keyword label language level library license limit locale location login mode model name namespace"
+    " nickname number package parser passphrase password path pattern phrase pin platform port prefix profile"
+    " project protocol provider queue rate region release repo repository retries runner runtime schema scheme"
+    " secret seed separator server service setting size stage store style suffix table tag target theme"
+    " threshold time timeout timezone title token tool topic translation type unit url user username value"
+    " variant vendor version volume width word zone branch"
 )
+_NOUN = "(?:" + "|".join(sorted(_NAMES, key=len, reverse=True)) + ")"
+_MONTH = (
+    r"(?:Jan(?:uary)?|Feb(?:ruary)?|Mar(?:ch)?|Apr(?:il)?|May|June?|July?|Aug(?:ust)?|Sept?(?:ember)?"
+    r"|Oct(?:ober)?|Nov(?:ember)?|Dec(?:ember)?)"
+)
+_DATE = rf"\d{{1,2}}(?:st|nd|rd|th)?\s+{_MONTH}(?:\s+\d{{4}})?|{_MONTH}\s+\d{{1,2}}(?:st|nd|rd|th)?(?:,?\s+\d{{4}})?"
 _QUOTED = r"`[^`\n]{1,80}`|\"[^\"\n]{1,80}\"|“[^”\n]{1,80}”|(?<!\w)'[^'\n]{1,80}'(?!\w)"
 _UNIT = (
     r"(?:%|percent|[kmgt]i?b|bytes?|ms|s|secs?|seconds?|min|minutes?|h|hours?|days?|weeks?|months?|years?"
-    r"|tokens?|chars|characters|lines?|px|pt|spaces?|tabs?|retries|attempts|times|eur|euros?|usd|dollars?"
-    r"|[€$£])"
+    r"|tokens?|chars|characters|lines?|words?|px|pt|spaces?|tabs?|retries|attempts|times|threads?|workers?"
+    r"|cores?|files?|items?|pages?|people|eur|euros?|usd|dollars?|[€$£])"
 )
-_WORD = r"[^\s,;!?()\"`“”']*[^\s,;:!?.()\"`“”']"
-_VALUE = rf"(?P<value>{_QUOTED}|[$€£]?\d[\d.,_]*(?<=\d)\s?{_UNIT}(?!\w)|{_WORD})"
-_KEY = r"(?P<key>(?:[A-Za-z_][\w./'’-]*\s+){0,4}?[A-Za-z_][\w/'’-]*)"
+_WORD = r"[^\s,;!?()\"`“”'。，；]*[^\s,;:!?.()\"`“”'。，；]"
+_ONE = rf"{_QUOTED}|{_DATE}|[$€£]?\d[\d.,_]*(?<=\d)\s?{_UNIT}(?!\w)|{_WORD}"
+_VALUE = rf"(?P<value>{_ONE})"
+_ENDS = r"(?!(?:and|but|or|because|so|which|that|for|in|on|of|at|to|from|with|now|instead|as|when|if|until|by|than|not|then)\b)"
+_PHRASE = rf"(?P<value>{_ONE}(?:\s+{_ENDS}{_WORD}){{0,2}})"
+_TERM = r"[A-Za-z_-][\w./'’-]*"
+_KEY = rf"(?P<key>(?:{_TERM}\s+){{0,4}}?{_TERM})"
 _DETERMINER = r"(?:the|our|my|your|its|their|this|that)"
+_CHANGED = r"(?:changed|moved|set|renamed|raised|lowered|increased|decreased|reduced|bumped|switched|updated)"
 _BECOMES = (
-    r"(?:is|are|was|will be|should be|must be|shall be|has to be|needs to be|stays|remains|becomes|equals"
-    r"|has (?:changed|moved) to|(?:is|was|has been|gets) (?:changed|moved|set|renamed) to)"
+    rf"(?:(?:is|was|has been|gets|has|have|will be)\s+(?:now\s+)?{_CHANGED}\s+(?:over\s+)?(?:from\s+\S+\s+)?to"
+    rf"|{_CHANGED}\s+to|(?:has\s+|was\s+|is\s+)?changed[,;:]\s*(?:and\s+)?(?:it(?:'s|\s+is)|now)"
+    r"|should be|must be|shall be|has to be|needs to be|will be|is|are|was|stays|remains|becomes|equals)"
 )
-_FILLERS = r"(?:(?:now|currently|always|called|named|set to|from now on|actually|still|then|no longer)\s+)*"
-_STATEMENTS = (
+_FILLERS = r"(?:(?:now|currently|always|called|named|set to|from now on|actually|still|then|on|at|by|due)\s+)*"
+_CONFIGURE = r"(?:use|take|pick|choose|name|call|make|set|keep|target|require)"
+_RUN = r"(?:listen|run|serve|bind|start|connect|deploy|publish|expose|use|switch)"
+
+
+@dataclass(frozen=True, slots=True)
+class _Form:
+    """A way to state a value."""
+
+    pattern: re.Pattern[str]
+    named: bool = False
+    """Only with a key that names a setting."""
+    loose: bool = False
+    """Also with a value that does not look like one: it is not shown, but may be replaced."""
+
+
+_FORMS = (
     # An assignment.
-    re.compile(
-        rf"(?<![\w./=<>!(,;&?{{\[-])(?P<key>[A-Za-z_][\w.-]*(?:[ ][A-Za-z][\w-]*){{0,3}})\s*:?=(?!=)\s*{_VALUE}"
+    _Form(
+        re.compile(
+            r"(?<![\w./=<>!(,;&?{\[-])(?P<key>[A-Za-z_][\w.-]*(?:[ ][A-Za-z][\w-]*){0,3})\s*:?=(?!=)"
+            rf"\s*{_VALUE}"
+        )
     ),
     # A label and its value, alone on a line.
-    re.compile(
-        rf"^\**(?P<key>[A-Za-z][\w-]*(?: [A-Za-z][\w-]*){{0,3}})\**\s*:\**\s+{_VALUE}[.!]?$"
+    _Form(
+        re.compile(
+            rf"^\**(?P<key>[A-Za-z][\w-]*(?: [A-Za-z][\w-]*){{0,3}})\**\s*:\**\s+{_VALUE}[.!]?$"
+        ),
+        named=True,
     ),
-    # The staging port is now 8080.
-    re.compile(
-        rf"(?:\b{_DETERMINER}\s+|^)(?:new\s+|current\s+)?{_KEY}\s+{_BECOMES}\s+{_FILLERS}{_VALUE}",
-        re.IGNORECASE,
+    # "The staging port is now 8080."
+    _Form(
+        re.compile(
+            rf"\b{_DETERMINER}\s+(?:new\s+|current\s+)?{_KEY}\s+{_BECOMES}\s+{_FILLERS}{_PHRASE}",
+            re.IGNORECASE,
+        ),
+        loose=True,
     ),
-    # Change the port to 8080.
-    re.compile(
-        r"\b(?:set|change|bump|switch|update|raise|lower|increase|decrease|reduce|move|rename|extend)\s+"
-        rf"(?:{_DETERMINER}\s+)?(?:new\s+|current\s+)?{_KEY}\s+(?:back\s+|over\s+)?(?:to|as)\s+{_VALUE}",
-        re.IGNORECASE,
+    # "Port is 8080."
+    _Form(
+        re.compile(rf"^(?:\w+[,:]\s+)?{_KEY}\s+{_BECOMES}\s+{_FILLERS}{_PHRASE}", re.IGNORECASE),
+        named=True,
     ),
-    # Use port 8080.
-    re.compile(
-        r"\b(?:use|take|pick|choose)\s+(?:the\s+)?(?:new\s+)?"
-        rf"(?P<key>(?:[A-Za-z_][\w-]*\s+){{0,2}}?[A-Za-z_][\w-]*)\s+{_VALUE}",
-        re.IGNORECASE,
+    # "Change the port to 8080."
+    _Form(
+        re.compile(
+            r"\b(?:set|change|bump|switch|update|raise|lower|increase|decrease|reduce|move|rename|extend)\s+"
+            rf"(?:{_DETERMINER}\s+)?(?:new\s+|current\s+)?{_KEY}\s+(?:back\s+|over\s+)?(?:to|as)\s+{_VALUE}",
+            re.IGNORECASE,
+        )
     ),
-    # Use 8080 as the port.
-    re.compile(
-        rf"\b(?:use|take|pick|choose)\s+{_VALUE}\s+(?:as|for)\s+(?:{_DETERMINER}\s+)?"
-        r"(?P<key>(?:[A-Za-z_][\w-]*\s+){0,3}?[A-Za-z_][\w-]*)(?=[\s.,;!]|$)",
-        re.IGNORECASE,
+    # "Use the staging port 8080."
+    _Form(
+        re.compile(
+            rf"\b{_CONFIGURE}\s+(?:{_DETERMINER}\s+)?(?:new\s+)?"
+            rf"(?P<key>(?:{_TERM}\s+){{0,3}}{_NOUN})\s+{_VALUE}",
+            re.IGNORECASE,
+        )
+    ),
+    # "Use 8080 as the port."
+    _Form(
+        re.compile(
+            rf"\b{_CONFIGURE}\s+{_VALUE}\s+(?:as|for)\s+(?:{_DETERMINER}\s+)?"
+            rf"(?P<key>(?:{_TERM}\s+){{0,3}}?{_NOUN})(?=[\s.,;!]|$)",
+            re.IGNORECASE,
+        )
+    ),
+    # "Use Python 3.12."
+    _Form(
+        re.compile(
+            r"\b(?:[Uu]se|[Tt]arget|[Rr]equire|[Ss]upport|[Oo]n|[Tt]o)\s+(?P<key>[A-Z]\w+)\s+"
+            r"(?P<value>v?\d[\w.]*\w|v?\d)(?![\w.]*\w)"
+        )
+    ),
+    # "Listen on port 8080.", "admin port 8080"
+    _Form(
+        re.compile(
+            rf"^(?:please\s+)?(?:{_RUN}\s+(?:\w+\s+){{0,3}}?)?(?P<key>(?:[a-z]+\s+)?{_NOUN})\s+"
+            rf"(?P<value>[^\s,;!?()]*\d[^\s,;!?()]*\w|\d)(?:\s+(?:instead|now|please))*[.!]?$",
+            re.IGNORECASE,
+        )
+    ),
+    # German, French, Spanish, Italian, Portuguese
+    _Form(
+        re.compile(
+            r"\b(?:der|die|das|le|la|les|el|los|las|il|lo|o|a|l['’])\s*(?P<key>(?:[^\W\d_]+\s+){0,3}?[^\W\d_]+)\s+"
+            r"(?:ist|sind|lautet|wird|est|sont|sera|es|son|será|è|sono|é|são|soll|doit être|debe ser)\s+"
+            r"(?:(?:jetzt|nun|nunmehr|maintenant|désormais|ahora|adesso|ora|agora|auf|de|à)\s+)*"
+            rf"{_VALUE}",
+            re.IGNORECASE,
+        )
+    ),
+    # Chinese
+    _Form(
+        re.compile(
+            rf"(?P<key>[一-鿿]{{1,10}}?)(?:现在是|现在为|改为|改成|设为|设置为|是|为)\s*{_VALUE}"
+        )
     ),
 )
-_LABEL, _USE, _AS = 1, 4, 5  # of these, only with a noun that names a setting
+_IT = re.compile(
+    rf"\b(?:it|that)(?:'s|’s|\s+is|\s+should be|\s+must be)\s+(?:now\s+)?{_VALUE}(?:\s+now)?[.!]?$"
+    rf"|\bmake\s+(?:it|that)\s+(?P<made>{_ONE})(?:\s+instead)?[.!]?$",
+    re.IGNORECASE,
+)
 _CONSTANT = re.compile(r"[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)*|[a-z0-9]+(?:_[a-z0-9]+)+")
-_THING = rf"(?:{_QUOTED}|{_WORD})"
-_REPLACEMENTS = (
-    re.compile(
-        rf"(?P<new>{_THING}),?\s+"
-        rf"(?:instead of|rather than|in place of|in lieu of|over|and not|not)\s+(?:the\s+)?(?P<old>{_THING})",
-        re.IGNORECASE,
-    ),
-    re.compile(
+_THING = rf"(?:{_QUOTED}|{_DATE}|{_WORD})"
+_REPLACEMENTS = tuple(
+    re.compile(pattern, re.IGNORECASE)
+    for pattern in (
+        rf"(?P<new>{_THING}),?\s+(?:instead of|rather than|in place of|in lieu of|over|and not|not)\s+"
+        rf"(?:the\s+)?(?P<old>{_THING})",
         rf"\binstead of\s+(?P<old>{_THING}),?\s+(?:please\s+)?(?:use|take|run|pick|choose)\s+(?P<new>{_THING})",
-        re.IGNORECASE,
-    ),
-    re.compile(
         rf"\b(?:replace|swap|exchange)\s+(?P<old>{_THING})\s+(?:with|by|for)\s+(?P<new>{_THING})",
-        re.IGNORECASE,
-    ),
-    re.compile(rf"\bfrom\s+(?P<old>{_THING})\s+to\s+(?P<new>{_THING})", re.IGNORECASE),
-    re.compile(
-        rf"\b(?:change|rename|switch)\s+(?P<old>{_THING})\s+to\s+(?P<new>{_THING})", re.IGNORECASE
-    ),
-    re.compile(rf"\bnot\s+(?P<old>{_THING}),?\s+but\s+(?P<new>{_THING})", re.IGNORECASE),
-    re.compile(rf"(?P<old>{_THING})\s*(?:->|→|=>)\s*(?P<new>{_THING})"),
+        rf"\bfrom\s+(?P<old>{_THING})\s+to\s+(?P<new>{_THING})",
+        rf"\b(?:change|switch)\s+(?P<old>{_THING})\s+to\s+(?P<new>{_THING})",
+        rf"\b(?:not|no longer|isn't|forget|drop|scratch)\s+(?P<old>{_THING})[,;:.]?\s+"
+        rf"(?:but|it(?:'s|\s+is)(?:\s+now)?|now|instead|use)\s+(?P<new>{_THING})",
+        rf"(?P<old>{_THING})\s*(?:->|→|=>)\s*(?P<new>{_THING})",
+    )
 )
 _QUALIFIER = re.compile(
     rf"\b(?:for|in|on|of|under|within|at)\s+(?:{_DETERMINER}\s+)?(?P<what>[A-Za-z][\w-]*(?:\s+[A-Za-z][\w-]*)?)",
@@ -100,16 +175,16 @@ _QUALIFIER = re.compile(
 _PLACE = re.compile(r"\s\(|\s(?:for|in|on|of|under|within|at)\s")
 _EMPTY = word_set(
     "a actually again all also an and any are as at back be by current currently every for from going here i"
-    " in is it its just let lets make maybe me my new no not now of on onwards or our out please point real"
-    " set should so sure that the their then there this time to today too use using very was we will with"
+    " in is it its just lets let make maybe me my new no not now of on onwards or our out please point real"
+    " set should so sure that the their then there this time to today too use using very was we were will with"
     " you your change switch update instead rather case order fact general addition particular must only"
-    " never always keep ensure be have has default's"
+    " never always keep ensure be have has le la les el der die das il lo project sorry correction remember"
 )
 _NO_VALUE = word_set(
-    "a about all also an and any as at bad being broken but by clear correct done enough false fine for from"
-    " going good great here how i if important in it its just less like missing more my no none not of ok"
-    " okay on only or our ready right so something that the their there these this those to too true used"
-    " very what when where which who why with working wrong yet you your"
+    "a about all also an and any as at be been being but by can could did do does doing for from going had has"
+    " have he her here his how i if in into it its just less like may me more most my no none not of off-limits"
+    " or our out quite rather really she should so some something still such that the their them there these"
+    " they this those to too up us used very was we what when where which who why will with would yet you your"
 )
 _SWITCHES = word_set("true false on off yes no enabled disabled none null")
 
@@ -121,6 +196,8 @@ class Stated:
     key: str
     """What it is a value of, in the sentence's own words."""
     value: str
+    plain: bool = True
+    """Whether it looks like a value wherever it stands."""
 
 
 def subject_of(key: str) -> frozenset[str]:
@@ -136,34 +213,33 @@ def bare_subject_of(key: str) -> frozenset[str]:
 
 def values_in(sentence: str) -> list[Stated]:
     """The values that a sentence sets, one a key."""
-    if sentence.endswith("?"):
+    if sentence.endswith(("?", "？")):
         return []
     found: dict[frozenset[str], Stated] = {}
-    for number, pattern in enumerate(_STATEMENTS):
-        for match in pattern.finditer(sentence):
-            key, value = match["key"], match["value"]
-            words = subject_of(key)
-            if (
-                _in_code(sentence, match)
-                or not words
-                or key.startswith("from ")
-                or not _is_value(value, words, strict=number in (_USE, _AS))
+    taken: list[tuple[int, int]] = []
+    for form in _FORMS:
+        for match in form.pattern.finditer(sentence):
+            if any(
+                match.start("value") < end and start < match.end("value") for start, end in taken
             ):
                 continue
-            if (
-                number in (_LABEL, _USE, _AS)
-                and not words & _NAMES
-                and not _CONSTANT.fullmatch(key)
-            ):
-                continue
-            key = _qualified(key, sentence, match)
-            found.setdefault(subject_of(key), Stated(key, bare(value)))
+            stated = _stated(form, match, sentence)
+            if stated is not None and subject_of(stated.key) not in found:
+                found[subject_of(stated.key)] = stated
+                taken.append(match.span("value"))
     return list(found.values())
+
+
+def value_of_it(sentence: str) -> str | None:
+    """The value in "it's 9090 now" and "make it 9090": of what, the sentence before says."""
+    match = _IT.search(sentence)
+    value = (match["value"] or match["made"]) if match is not None else None
+    return bare(value) if value is not None and _is_plain(value, frozenset()) else None
 
 
 def replacements_in(sentence: str) -> Iterator[tuple[str, str]]:
     """Old and new of each "X instead of Y"."""
-    if sentence.endswith("?"):
+    if sentence.endswith(("?", "？")):
         return
     for pattern in _REPLACEMENTS:
         for match in pattern.finditer(sentence):
@@ -193,14 +269,30 @@ def find(value: str) -> re.Pattern[str]:
     return re.compile(rf"(?<!\w){re.escape(value)}(?!\w|[.,]\d)")
 
 
-def _is_value(value: str, words: frozenset[str], *, strict: bool) -> bool:
+def _stated(form: _Form, match: re.Match[str], sentence: str) -> Stated | None:
+    key, value = match["key"], match["value"]
+    words = subject_of(key)
+    if not words or key.lower().startswith(("from ", "to ", "that ")) or _in_code(sentence, match):
+        return None
+    if form.named and not words & _NAMES and not _CONSTANT.fullmatch(key):
+        return None
+    if value.split()[0].lower() in _NO_VALUE or value.lower() in _EMPTY | _NAMES:
+        return None
+    first = re.match(_ONE, value)
+    plain = first is not None and _is_plain(first[0], words)
+    if plain and first is not None and not value[first.end() :].strip().istitle():
+        value = first[0]  # what follows a plain value says something else
+    if not plain and not form.loose:
+        return None
+    return Stated(_qualified(key, sentence, match), bare(value), plain)
+
+
+def _is_plain(value: str, words: frozenset[str]) -> bool:
     if value[0] in "`\"“'":
         return True
     lowered = value.lower()
     if lowered in _SWITCHES:
         return bool(words & _NAMES) or lowered in {"true", "false", "enabled", "disabled"}
-    if lowered in _NO_VALUE or lowered in _EMPTY or (strict and lowered in _NAMES):
-        return False
     if any(letter.isdigit() for letter in value):
         return True
     if value[1:] != value[1:].lower() or re.search(r"\w[_./:@#+-]\w|^[/~.]", value):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 
 from kvagent.shorten.composition import Wish, compose
 from kvagent.shorten.numbering import numbered_pieces, without_numbers
@@ -62,7 +63,12 @@ _RAISE_STEMS = ("TODO", "FIXME", "XXX", "HACK", "raise ", "throw new ", "panic")
 
 
 def shorten(
-    text: str, budget: int, *, handle: str | None = None, source: str | None = None
+    text: str,
+    budget: int,
+    *,
+    handle: str | None = None,
+    source: str | None = None,
+    known: AbstractSet[str] = frozenset(),
 ) -> Shortened | None:
     """Shortens source code to at most `budget` characters; None if `text` is none."""
     if "\x1b" in text or "\n" not in text:
@@ -78,7 +84,7 @@ def shorten(
         Wish(_raising(told), _RAISED, through=True),
     ]
     pieces = numbered_pieces(text, bare)
-    return compose(pieces, budget, wishes, total=len(lines), handle=handle, told=told)
+    return compose(pieces, budget, wishes, total=len(lines), handle=handle, told=told, known=known)
 
 
 def names_code(source: str | None) -> bool:

@@ -8,6 +8,7 @@ out name beside that is listed in one line.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
 from kvagent.shorten.density import Density
@@ -43,6 +44,7 @@ def compose(
     notes: Sequence[str] = (),
     told: str | None = None,
     to_the_ends: bool = True,
+    known: AbstractSet[str] = frozenset(),
 ) -> Shortened:
     """The text with at most `budget` characters that shows the most of `pieces`.
 
@@ -50,6 +52,7 @@ def compose(
     notes  what was done to the pieces beforehand
     told   the texts of the pieces with what they tell and without what was added to them, a line
            each; the same as the texts if not given
+    known  words that stand elsewhere, so that no line need stand for them
     to_the_ends  whether room that is left goes to the first and last lines, whatever they tell
     """
     # The marker is the longest when as many are shown as there are, but for one.
@@ -58,7 +61,7 @@ def compose(
     if selection.room < 0:
         return no_room(total, unit, budget, handle)
     for_footer = min(int(budget * _FOOTER), selection.room // 3)
-    last_line = _fill(selection, wishes, for_footer, told, to_the_ends=to_the_ends)
+    last_line = _fill(selection, wishes, for_footer, told, known, to_the_ends=to_the_ends)
     kept = selection.count()
     shown = [marker(kept, total, unit, handle, notes), selection.text(), *last_line]
     return Shortened("\n".join(shown), kept, total - kept, unit, lossless=False)
@@ -76,6 +79,7 @@ def _fill(
     wishes: Sequence[Wish],
     for_footer: int,
     told: str | None,
+    known: AbstractSet[str],
     *,
     to_the_ends: bool,
 ) -> list[str]:
@@ -84,7 +88,8 @@ def _fill(
     selection.room -= for_footer
     for wish in wishes:
         _grant(selection, wish, int(room * wish.share))
-    density = Density(selection, "\n".join(selection.pieces.texts) if told is None else told)
+    told = "\n".join(selection.pieces.texts) if told is None else told
+    density = Density(selection, told, known)
     density.fill()
     last_line = _footer(selection, density, for_footer - 1)
     # What the footer did not need goes to more lines, and they may make it shorter still.

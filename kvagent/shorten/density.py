@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from collections.abc import Set as AbstractSet
 from heapq import heapify, heappop, heappush
 from itertools import accumulate
 from operator import sub
@@ -21,15 +22,18 @@ class Density:
     """The pieces of a selection that do not stand yet, the most telling for their length first.
 
     A word counts only in the first piece that stands with it, so that each further piece adds
-    something. `told` is what the pieces tell, a line each.
+    something. `told` is what the pieces tell, a line each; the words of `known` count in none.
     """
 
-    def __init__(self, selection: Selection, told: str) -> None:
+    def __init__(
+        self, selection: Selection, told: str, known: AbstractSet[str] = frozenset()
+    ) -> None:
         self._selection = selection
         self._words = words = words_of(told)
         self._ends = ends = [at for at, word in enumerate(words) if word == LINE_END]
         self._weights = weights = weights_of(words)  # of the words that do not stand
         weights[LINE_END] = 0
+        weights.update(dict.fromkeys(weights.keys() & known, 0))
         for piece in selection.kept():
             self._cover(piece)
         # An upper bound for each piece; its true density is worked out when it is its turn.

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from itertools import islice
 
 from kvagent.shorten.alarms import by_wording, reports
@@ -54,11 +55,12 @@ def shorten(
     *,
     handle: str | None = None,
     source: str | None = None,  # noqa: ARG001 - what every shortener is given
+    known: AbstractSet[str] = frozenset(),
 ) -> Shortened | None:
     """Shortens the output of a program to at most `budget` characters; None if `text` is none."""
     if not _is_output(text):
         return None
-    return lines_of_text(text, budget, handle, _wishes, dull=foreign_frames)
+    return lines_of_text(text, budget, handle, _wishes, known, dull=foreign_frames)
 
 
 def _is_output(text: str) -> bool:

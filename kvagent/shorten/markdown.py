@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 
 from kvagent.shorten.code import names_code
 from kvagent.shorten.composition import Wish, compose
@@ -30,7 +31,12 @@ _LONG_LINE = 1000
 
 
 def shorten(
-    text: str, budget: int, *, handle: str | None = None, source: str | None = None
+    text: str,
+    budget: int,
+    *,
+    handle: str | None = None,
+    source: str | None = None,
+    known: AbstractSet[str] = frozenset(),
 ) -> Shortened | None:
     """Shortens a Markdown document to at most `budget` characters; None if `text` is none."""
     named = has_suffix(source, _SUFFIXES)
@@ -58,6 +64,7 @@ def shorten(
         total=count_lines(text),
         handle=handle,
         told="\n".join(lines),
+        known=known,
     )
 
 

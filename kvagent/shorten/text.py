@@ -6,6 +6,7 @@ Its two ends, what reports an error, and then the lines that tell most for their
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
 
 from kvagent.shorten.alarms import alarms
 from kvagent.shorten.clean import clean
@@ -26,6 +27,7 @@ def shorten(
     *,
     handle: str | None = None,
     source: str | None = None,  # noqa: ARG001 - what every shortener is given
+    known: AbstractSet[str] = frozenset(),
 ) -> Shortened:
     """Shortens `text` to at most `budget` characters, marker and footer included.
 
@@ -34,7 +36,7 @@ def shorten(
     """
     if len(text) <= max(0, budget) or is_marked(text):
         return unchanged(text)
-    return lines_of_text(text, budget, handle, _wishes)
+    return lines_of_text(text, budget, handle, _wishes, known)
 
 
 def lines_of_text(
@@ -42,6 +44,7 @@ def lines_of_text(
     budget: int,
     handle: str | None,
     wishes: Callable[[Pieces], Sequence[Wish]],
+    known: AbstractSet[str],
     dull: Callable[[Sequence[str]], Iterable[int]] | None = None,
 ) -> Shortened:
     """The lines of `text` as a terminal shows them, those that `wishes` names first.
@@ -75,6 +78,7 @@ def lines_of_text(
         handle=handle,
         notes=notes,
         told=told,
+        known=known,
     )
 
 

@@ -9,6 +9,7 @@ from os import PathLike
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from kvagent import Engine, Event, Policy, Stage, Store
+from kvagent.summaries import Summarize
 from kvagent_openai.delegates import delegate
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ def wrap(
     namespace: str = "",
     on_event: Callable[[Event], object] | None = None,
     stages: Sequence[Stage] | None = None,
+    summarizer: Summarize | None = None,
     engine: Engine | None = None,
 ) -> Client:
     """A client like the given one, whose chat requests go through an engine.
@@ -50,12 +52,12 @@ def wrap(
         )
     http_client = client._client
     current = getattr(http_client, "kvagent_engine", None)
-    given = (engine, policy, store, on_event, stages)
+    given = (engine, policy, store, on_event, stages, summarizer)
     if current is not None and (
         engine is current or (not namespace and all(option is None for option in given))
     ):
         return client
-    engine = engine_for(engine, policy, store, namespace, on_event, stages)
+    engine = engine_for(engine, policy, store, namespace, on_event, stages, summarizer)
     # Not the client's own copy(): that one calls the constructor, which subclasses change, and
     # leaves out what they added.
     wrapped = copy(client)
@@ -86,16 +88,25 @@ def engine_for(
     namespace: str,
     on_event: Callable[[Event], object] | None,
     stages: Sequence[Stage] | None,
+    summarizer: Summarize | None,
 ) -> Engine:
     """The given engine, or one made of the other options; ``TypeError`` where both are given."""
     if engine is None:
-        return Engine(policy, store=store, namespace=namespace, on_event=on_event, stages=stages)
+        return Engine(
+            policy,
+            store=store,
+            namespace=namespace,
+            on_event=on_event,
+            stages=stages,
+            summarizer=summarizer,
+        )
     options: dict[str, Any] = {
         "policy": policy,
         "store": store,
         "namespace": namespace or None,
         "on_event": on_event,
         "stages": stages,
+        "summarizer": summarizer,
     }
     superfluous = [name for name, value in options.items() if value is not None]
     if superfluous:

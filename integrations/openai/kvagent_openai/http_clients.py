@@ -9,6 +9,7 @@ from typing import Any
 from openai import DefaultAsyncHttpxClient, DefaultHttpxClient
 
 from kvagent import Engine, Event, Policy, Stage, Store
+from kvagent.summaries import Summarize
 from kvagent_openai.adapter import engine_for
 from kvagent_openai.exchange import asend, send
 
@@ -24,10 +25,13 @@ class KVHttpxClient(DefaultHttpxClient):
         namespace: str = "",
         on_event: Callable[[Event], object] | None = None,
         stages: Sequence[Stage] | None = None,
+        summarizer: Summarize | None = None,
         engine: Engine | None = None,
         **options: Any,
     ) -> None:
-        self.kvagent_engine = engine_for(engine, policy, store, namespace, on_event, stages)
+        self.kvagent_engine = engine_for(
+            engine, policy, store, namespace, on_event, stages, summarizer
+        )
         super().__init__(**options)
 
     def send(self, request: Any, *, stream: bool = False, **options: Any) -> Any:
@@ -49,10 +53,13 @@ class KVAsyncHttpxClient(DefaultAsyncHttpxClient):
         namespace: str = "",
         on_event: Callable[[Event], object] | None = None,
         stages: Sequence[Stage] | None = None,
+        summarizer: Summarize | None = None,
         engine: Engine | None = None,
         **options: Any,
     ) -> None:
-        self.kvagent_engine = engine_for(engine, policy, store, namespace, on_event, stages)
+        self.kvagent_engine = engine_for(
+            engine, policy, store, namespace, on_event, stages, summarizer
+        )
         super().__init__(**options)
 
     async def send(self, request: Any, *, stream: bool = False, **options: Any) -> Any:
