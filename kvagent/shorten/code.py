@@ -74,7 +74,9 @@ def shorten(
     if "\x1b" in text or "\n" not in text:
         return None
     bare = without_numbers(text)
-    told = (text if bare is None else bare).removesuffix("\n")
+    told = text if bare is None else bare
+    if text.endswith("\n"):  # else the last line may be a number with nothing behind it
+        told = told.removesuffix("\n")
     lines = told.split("\n")
     by_name = bare is not None or names_code(source)
     if not _is_code(lines, by_name=by_name) or len(max(lines, key=len)) > _LONGEST_LINE:

@@ -51,7 +51,8 @@ def shorten(
         if len(max(bare.split("\n"), key=len)) > _LONG_LINE:
             return None
         pieces = numbered_pieces(text, bare)
-        lines = bare.removesuffix("\n").split("\n")
+        # The last line may be a number with nothing behind it.
+        lines = (bare.removesuffix("\n") if text.endswith("\n") else bare).split("\n")
     else:
         pieces = pieces_of(text, longest=min(400, max(80, budget // 16)))
         if pieces.split * 2 > len(text):
