@@ -85,6 +85,10 @@ def _price(behind: int, carry: float) -> float:
     return max(0.0, 1.0 - carry) * behind
 
 
+# Fewer points lie near a line by chance.
+_POINTS = 8
+
+
 @dataclass(frozen=True, slots=True)
 class Line:
     """A straight line through what was measured, each value weighing as many tokens as it tells of.
@@ -124,7 +128,7 @@ class Line:
 
         It must be above 0 by two of its standard errors.
         """
-        if self.points < 3 or self.xx <= 0:
+        if self.points < _POINTS or self.xx <= 0:
             return None
         slope = self.xy / self.xx
         unexplained = max(0.0, self.yy - slope * self.xy)

@@ -174,7 +174,7 @@ def test_carry_does_not_depend_on_the_unit_of_time(
     assert carry_cost(hours) == pytest.approx(carry_cost(seconds), rel=1e-6)
 
 
-@pytest.mark.parametrize("turns", [0, 1, 2])
+@pytest.mark.parametrize("turns", [0, 1, 2, 7])
 def test_from_few_turns_nothing_is_guessed(turns: int) -> None:
     found = on_a_server(turns, prefill=3e-5, attention=1e-9, decode=8e-3, read=3e-8)
     assert carry_cost(found) is None
