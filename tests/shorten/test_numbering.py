@@ -20,6 +20,6 @@ def test_a_last_number_with_nothing_behind_it(end: str) -> None:
         f"def f{n}(a):\n    return os.path_{n}(a)\n" for n in range(60)
     )
     for module, text in ((markdown, numbered(document) + end), (code, numbered(program) + end)):
-        shortened = module.shorten(text, 900)  # type: ignore[attr-defined]
+        shortened = module.shorten(text, 900)
         assert shortened is not None
         assert shortened.kept + shortened.dropped == count_lines(text)
