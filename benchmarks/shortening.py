@@ -8,8 +8,10 @@ neighbourhood stand beside it, so that a bare list of names does not count. Both
 ``shared/measure/score.py`` defines them: *pooled* over all such uses; as the mean of those *sessions*
 that have uses of what only shortened results held; and over these uses alone (*long*).
 
-The other ways: the first 70 % and the last 30 % of the budget; lines taken at random; and head and
-tail with a quarter of the budget for a list of the identifiers that they leave out.
+*Beside others*: kvagent is told which words the results show that stand before this one, as it is
+within a conversation. The other ways: the first 70 % and the last 30 % of the budget; lines taken
+at random; and head and tail with a quarter of the budget for a list of the identifiers that they
+leave out.
 
     python benchmarks/shortening.py [--budget 4800] [--only WORD] [--json OUT] [--speed]
 """
@@ -23,6 +25,7 @@ import re
 import sys
 import time
 from collections.abc import Callable, Iterator
+from collections.abc import Set as AbstractSet
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -35,21 +38,21 @@ sys.path[:0] = [str(ROOT), str(ROOT / "benchmarks")]
 
 from recorded_sessions import SHARED, Message, meter, sessions  # noqa: E402
 
-from kvagent.shorten import shorten, source_of  # noqa: E402
+from kvagent.shorten import shorten, source_of, words_of  # noqa: E402
 
-# text, budget, and where the text comes from
-Way = Callable[[str, int, str | None], str]
+# text, budget, where the text comes from, and the words of the results that stand before it
+Way = Callable[[str, int, str | None, AbstractSet[str]], str]
 
 _PART = re.compile(r"[^\n]{1,400}\n?|\n")
 
 
-def head_and_tail(text: str, budget: int, source: str | None = None) -> str:  # noqa: ARG001
+def head_and_tail(text: str, budget: int, *_: object) -> str:
     gap = "\n[…]\n"
     head = (budget - len(gap)) * 7 // 10
     return text[:head] + gap + text[len(text) - (budget - len(gap) - head) :]
 
 
-def random_lines(text: str, budget: int, source: str | None = None) -> str:  # noqa: ARG001
+def random_lines(text: str, budget: int, *_: object) -> str:
     parts = _PART.findall(text)  # a line of more than 400 characters is several
     order = list(range(len(parts)))
     random.Random(f"{budget} {text}").shuffle(order)
@@ -61,10 +64,10 @@ def random_lines(text: str, budget: int, source: str | None = None) -> str:  # n
     return "".join(parts[number] for number in sorted(kept))
 
 
-def head_and_tail_with_footer(text: str, budget: int, source: str | None = None) -> str:
+def head_and_tail_with_footer(text: str, budget: int, *_: object) -> str:
     """A quarter of the budget for the identifiers of the rest, as they come."""
     ids = meter("score").TYPED.findall
-    shown = head_and_tail(text, budget * 3 // 4, source)
+    shown = head_and_tail(text, budget * 3 // 4)
     room = budget - len(shown) - 1
     named: dict[str, None] = {}
     for name in ids(text):
@@ -74,8 +77,12 @@ def head_and_tail_with_footer(text: str, budget: int, source: str | None = None)
     return f"{shown}\n{' '.join(named)}"
 
 
-def kvagent(text: str, budget: int, source: str | None = None) -> str:
+def kvagent(text: str, budget: int, source: str | None, *_: object) -> str:
     return shorten(text, budget, handle="r17ab3c", source=source).text
+
+
+def kvagent_beside(text: str, budget: int, source: str | None, known: AbstractSet[str]) -> str:
+    return shorten(text, budget, handle="r17ab3c", source=source, known=known).text
 
 
 WAYS: dict[str, Way] = {
@@ -83,7 +90,11 @@ WAYS: dict[str, Way] = {
     "random lines": random_lines,
     "and a footer": head_and_tail_with_footer,
     "kvagent": kvagent,
+    "beside others": kvagent_beside,
 }
+
+
+SIMPLER = tuple(WAYS)[:3]
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,20 +142,25 @@ class Session:
 
     def share(self, budget: int, way: Way) -> Share:
         shown = dict.fromkeys(self.long(budget), "")
-        for at in shown:
-            shown[at] = way(self.texts[at], budget, self.sources.get(at))
-            if len(shown[at]) > budget:
-                raise AssertionError(f"{way} gave {len(shown[at])} characters, not {budget}")
+        standing: set[str] = set()
+        for at, text in enumerate(self.texts):
+            if at in shown:
+                text = way(text, budget, self.sources.get(at), standing)
+                if len(text) > budget:
+                    raise AssertionError(f"{way} gave {len(text)} characters, not {budget}")
+                shown[at] = text
+            if way is kvagent_beside and self.roles[at] == "tool":
+                standing.update(words_of(text))
         share = Share()
         for use in self.uses:
             words = [around for at in use.sources for around in self._words(at, use.name)]
             visible = grounded = False
             for at in range(use.at):
-                text = shown.get(at)
-                if text is None:
+                short = shown.get(at)
+                if short is None:
                     found = self._words(at, use.name)
                 else:
-                    found = self._seen(text, use.name)
+                    found = self._seen(short, use.name)
                 visible = visible or bool(found)
                 grounded = grounded or any(
                     not one or len(one & other) * 2 >= len(one) for one in words for other in found
@@ -249,7 +265,7 @@ def shown(results: dict[str, dict[str, Share]], recorded: list[Session], budget:
     table.add_column("", no_wrap=True)
     for name in ("at-risk", "grounded"):
         for scope in ("pooled", "session", "long"):
-            table.add_column(f"{name}\n{scope}", justify="right")
+            table.add_column(f"{name}\n{scope}", justify="right", min_width=8)
     for way, shares in results.items():
         table.add_row(way, *(f"{value:.3f}" for value in figures(shares).values()))
     return table
@@ -280,7 +296,7 @@ def ratio(part: float, whole: float) -> float:
 
 def beaten(results: dict[str, dict[str, Share]]) -> bool:
     own = figures(results["kvagent"])
-    others = [figures(shares) for way, shares in results.items() if way != "kvagent"]
+    others = [figures(shares) for way, shares in results.items() if way in SIMPLER]
     return all(value > max(other[name] for other in others) for name, value in own.items())
 
 

@@ -56,7 +56,9 @@ class TellingShortener(Protocol):
         """As the function `shorten` of this package; None for a text that is not of this type."""
 
 
-STRUCTURED: tuple[Shortener, ...] = (
+TELLING: tuple[TellingShortener, ...] = (markdown, code, log, text_shortener)
+
+SHORTENERS: tuple[Shortener, ...] = (
     json_shortener,
     blob,
     diff,
@@ -64,10 +66,8 @@ STRUCTURED: tuple[Shortener, ...] = (
     hits,
     listing,
     table,
+    *TELLING,
 )
-TELLING: tuple[TellingShortener, ...] = (markdown, code, log, text_shortener)
-
-SHORTENERS: tuple[Shortener, ...] = (*STRUCTURED, *TELLING)
 """In the order in which they are asked; the last one takes every text."""
 
 LOSSLESS: tuple[Callable[..., Shortened | None], ...] = (
@@ -99,12 +99,19 @@ def shorten(
     handle  the name under which the original can be had back; it is told to the reader
     source  where the text comes from, as far as known, in one string: a tool's name and then what
             it was called with, as `source_of` puts them together, or a file's path
+    known   words, as `words_of` splits a text, that need not be kept for their own sake: what other
+            results show that stand beside this one
     """
-    return recognised(text, budget, handle=handle, source=source)[1]
+    return recognised(text, budget, handle=handle, source=source, known=known)[1]
 
 
 def recognised(
-    text: str, budget: int, *, handle: str | None = None, source: str | None = None
+    text: str,
+    budget: int,
+    *,
+    handle: str | None = None,
+    source: str | None = None,
+    known: AbstractSet[str] = frozenset(),
 ) -> tuple[str, Shortened]:
     """What `shorten` gives, behind the name of the type as which it took the text.
 
@@ -113,7 +120,11 @@ def recognised(
     if len(text) <= max(0, budget) or is_marked(text):
         return "", unchanged(text)
     for shortener in SHORTENERS:
-        shortened = shortener.shorten(text, budget, handle=handle, source=source)
+        telling = next((one for one in TELLING if one is shortener), None)
+        if telling is None:
+            shortened = shortener.shorten(text, budget, handle=handle, source=source)
+        else:
+            shortened = telling.shorten(text, budget, handle=handle, source=source, known=known)
         if shortened is not None and len(shortened.text) <= max(0, budget):
             name = getattr(shortener, "__name__", type(shortener).__name__)
             return name.rpartition(".")[2], shortened
