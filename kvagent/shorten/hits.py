@@ -188,13 +188,16 @@ def _chosen(groups: Sequence[_Group], budget: int, handle: str | None) -> Shorte
     width = widest([len(row.text) for index in named for row in groups[index].rows], room)
     where: list[tuple[int, int]] = []
     texts: list[str] = []
+    long: list[str] = []
     for index in named:
         for place, row in enumerate(groups[index].rows):
+            if len(row.text) > width:
+                long.append(row.text)
             prefix = row.number if len(groups[index].rows) > 1 else row.number[-1:]
             where.append((index, place))
             texts.append(prefix + clip(row.text, width))
     rows = rows_of(texts, room, "hits", gaps=False)
-    last_line = choose(rows, _first_and_last(where))
+    last_line = choose(rows, _first_and_last(where), cut="\n".join(long))
     shown: dict[int, list[int]] = {index: [] for index in named}
     kept = were_cut = 0
     for piece in rows.kept():

@@ -223,7 +223,8 @@ def _chosen(table: _Table, budget: int, handle: str | None) -> Shortened | None:
     rows = rows_of([clip(text, width) for text in texts], room, "rows")
     if rows.room < 0:
         return None
-    last_line = choose(rows, special_rows(columns))
+    cut_texts = "\n".join(texts[row] for row in sorted(long))
+    last_line = choose(rows, special_rows(columns), cut=cut_texts)
     standing = rows.kept()
     cut = sum(row in long for row in standing)
     kept = len(standing) - cut
