@@ -284,11 +284,21 @@ class _Fold:
         if it is not None and slot is not None:
             self._set(Value(slot.key, it, sentence, role))
         for old, new in values.replacements_in(sentence):
-            slot = next((slot for slot in self.values if slot.value.lower() == old.lower()), None)
-            if slot is not None:
-                self._set(Value(slot.key, new, sentence, role))
-            elif old.lower() not in {value.lower() for _, value in self.stale}:
+            slot = self._holding(old)
+            if slot is None:
                 self._choose(sentence, old, new, said_before)
+                continue
+            if slot.value.lower() != new.lower():
+                self._set(Value(slot.key, new, sentence, role))
+            if values.is_telling(old) and (slot.key, old) in self.stale:
+                self._mask(old)
+
+    def _holding(self, value: str) -> Value | None:
+        """What has a value, or had it last."""
+        held = [slot for slot in self.values if slot.value.lower() == value.lower()]
+        keys = {key for key, old in self.stale if old.lower() == value.lower()}
+        had = [slot for slot in self.values if slot.key in keys]
+        return next(iter([*held, *reversed(had)]), None)
 
     def _choose(self, sentence: str, old: str, new: str, said_before: int) -> None:
         """ "Deploy to B instead of A" takes the place of "deploy to A", which set no value."""
@@ -344,19 +354,12 @@ class _Fold:
 
     def _drop(self, old: Value, new: Value) -> None:
         """Take a value that was replaced out of everything that was said."""
-        self.stale[old.key, old.value] = None
         finder = values.find(old.value)
         shared = any(value.value.lower() == old.value.lower() for value in self.values)
-        if values.is_telling(old.value) and not shared:
-            self.said = [replace(said, text=finder.sub(REPLACED, said.text)) for said in self.said]
-            self.values = [
-                replace(value, sentence=finder.sub(REPLACED, value.sentence))
-                for value in self.values
-            ]
-            self.bindings = [
-                replace(binding, text=finder.sub(REPLACED, binding.text))
-                for binding in self.bindings
-            ]
+        if old.plain and not shared:
+            self.stale[new.key, old.value] = None
+        if old.plain and not shared and values.is_telling(old.value):
+            self._mask(old.value)
         elif old.sentence != new.sentence:
             self._rewrite(old.sentence, finder.sub(REPLACED, old.sentence), until=len(self.said))
         # A sentence that did nothing but set the value has nothing left to say.
@@ -366,6 +369,17 @@ class _Fold:
             self.bindings = [
                 binding for binding in self.bindings if binding.text not in {old.sentence, setting}
             ]
+
+    def _mask(self, value: str) -> None:
+        """Take a value out of all that was said, wherever it stands."""
+        finder = values.find(value)
+        self.said = [replace(said, text=finder.sub(REPLACED, said.text)) for said in self.said]
+        self.values = [
+            replace(slot, sentence=finder.sub(REPLACED, slot.sentence)) for slot in self.values
+        ]
+        self.bindings = [
+            replace(binding, text=finder.sub(REPLACED, binding.text)) for binding in self.bindings
+        ]
 
     def _rewrite(self, old: str, new: str, *, until: int) -> None:
         """Replace a sentence in the user's first ``until`` messages and in all that binds."""

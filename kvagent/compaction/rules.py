@@ -75,7 +75,8 @@ _EMPTY = word_set(
 _WORDS = re.compile(r"[^\W_](?:[\w./:@-]*[^\W_])?")
 _QUANTITY = re.compile(
     r"\b(?P<than>at most|at least|no more than|no less than|no fewer than|up to|max(?:imum)?(?: of)?"
-    r"|min(?:imum)?(?: of)?|by|before|after|until|under|below|within|exactly|limit(?:ed)? to|than)\s+\d[\d.,:]*(?:[ap]m)?",
+    r"|min(?:imum)?(?: of)?|by|before|after|until|under|below|within|exactly|limit(?:ed)? to|than)"
+    r"\s+\d[\d.,:]*(?:[ap]m)?",
     re.IGNORECASE,
 )
 _SUFFIX = re.compile(r"(?<=\w{3})(?:ing|ed|es|s)$")

@@ -26,7 +26,8 @@ _MONTH = (
     r"(?:Jan(?:uary)?|Feb(?:ruary)?|Mar(?:ch)?|Apr(?:il)?|May|June?|July?|Aug(?:ust)?|Sept?(?:ember)?"
     r"|Oct(?:ober)?|Nov(?:ember)?|Dec(?:ember)?)"
 )
-_DATE = rf"\d{{1,2}}(?:st|nd|rd|th)?\s+{_MONTH}(?:\s+\d{{4}})?|{_MONTH}\s+\d{{1,2}}(?:st|nd|rd|th)?(?:,?\s+\d{{4}})?"
+_DAY = r"\d{1,2}(?:st|nd|rd|th)?"
+_DATE = rf"{_DAY}\s+{_MONTH}(?:\s+\d{{4}})?|{_MONTH}\s+{_DAY}(?:,?\s+\d{{4}})?"
 _QUOTED = r"`[^`\n]{1,80}`|\"[^\"\n]{1,80}\"|“[^”\n]{1,80}”|(?<!\w)'[^'\n]{1,80}'(?!\w)"
 _UNIT = (
     r"(?:%|percent|[kmgt]i?b|bytes?|ms|s|secs?|seconds?|min|minutes?|h|hours?|days?|weeks?|months?|years?"
@@ -36,7 +37,10 @@ _UNIT = (
 _WORD = r"[^\s,;!?()\"`“”'。，；]*[^\s,;:!?.()\"`“”'。，；]"
 _ONE = rf"{_QUOTED}|{_DATE}|[$€£]?\d[\d.,_]*(?<=\d)\s?{_UNIT}(?!\w)|{_WORD}"
 _VALUE = rf"(?P<value>{_ONE})"
-_ENDS = r"(?!(?:and|but|or|because|so|which|that|for|in|on|of|at|to|from|with|now|instead|as|when|if|until|by|than|not|then)\b)"
+_ENDS = (
+    r"(?!(?:and|but|or|because|so|which|that|for|in|on|of|at|to|from|with|now|instead|as|when|if|until|by"
+    r"|than|not|then)\b)"
+)
 _PHRASE = rf"(?P<value>{_ONE}(?:\s+{_ENDS}{_WORD}){{0,2}})"
 _TERM = r"[A-Za-z_-][\w./'’-]*"
 _KEY = rf"(?P<key>(?:{_TERM}\s+){{0,4}}?{_TERM})"
@@ -152,21 +156,36 @@ _IT = re.compile(
     rf"|\bmake\s+(?:it|that)\s+(?P<made>{_ONE})(?:\s+instead)?[.!]?$",
     re.IGNORECASE,
 )
+_NO_KEY = re.compile(
+    r"^(?:from|to)\b|\b(?:and|or|if|when|whenever|where|that|which|who|whose|because|i|we|you|he|she|they)\b",
+    re.IGNORECASE,
+)
+_DENIED = re.compile(r"\b(?:not|never|avoid|without|\w+n['’]t)\s*$", re.IGNORECASE)
 _CONSTANT = re.compile(r"[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)*|[a-z0-9]+(?:_[a-z0-9]+)+")
 _THING = rf"(?:{_QUOTED}|{_DATE}|{_WORD})"
-_REPLACEMENTS = tuple(
-    re.compile(pattern, re.IGNORECASE)
-    for pattern in (
+_REPLACEMENTS = (
+    re.compile(
         rf"(?P<new>{_THING}),?\s+(?:instead of|rather than|in place of|in lieu of|over|and not|not)\s+"
         rf"(?:the\s+)?(?P<old>{_THING})",
-        rf"\binstead of\s+(?P<old>{_THING}),?\s+(?:please\s+)?(?:use|take|run|pick|choose)\s+(?P<new>{_THING})",
+        re.IGNORECASE,
+    ),
+    re.compile(
+        rf"\binstead of\s+(?P<old>{_THING}),?\s+(?:please\s+)?(?:use|take|run|pick|choose)\s+"
+        rf"(?P<new>{_THING})",
+        re.IGNORECASE,
+    ),
+    re.compile(
         rf"\b(?:replace|swap|exchange)\s+(?P<old>{_THING})\s+(?:with|by|for)\s+(?P<new>{_THING})",
-        rf"\bfrom\s+(?P<old>{_THING})\s+to\s+(?P<new>{_THING})",
-        rf"\b(?:change|switch)\s+(?P<old>{_THING})\s+to\s+(?P<new>{_THING})",
+        re.IGNORECASE,
+    ),
+    re.compile(rf"\bfrom\s+(?P<old>{_THING})\s+to\s+(?P<new>{_THING})", re.IGNORECASE),
+    re.compile(rf"\b(?:change|switch)\s+(?P<old>{_THING})\s+to\s+(?P<new>{_THING})", re.IGNORECASE),
+    re.compile(
         rf"\b(?:not|no longer|isn't|forget|drop|scratch)\s+(?P<old>{_THING})[,;:.]?\s+"
         rf"(?:but|it(?:'s|\s+is)(?:\s+now)?|now|instead|use)\s+(?P<new>{_THING})",
-        rf"(?P<old>{_THING})\s*(?:->|→|=>)\s*(?P<new>{_THING})",
-    )
+        re.IGNORECASE,
+    ),
+    re.compile(rf"(?P<old>{_THING})\s*(?:->|→|=>)\s*(?P<new>{_THING})"),
 )
 _QUALIFIER = re.compile(
     rf"\b(?:for|in|on|of|under|within|at)\s+(?:{_DETERMINER}\s+)?(?P<what>[A-Za-z][\w-]*(?:\s+[A-Za-z][\w-]*)?)",
@@ -272,17 +291,19 @@ def find(value: str) -> re.Pattern[str]:
 def _stated(form: _Form, match: re.Match[str], sentence: str) -> Stated | None:
     key, value = match["key"], match["value"]
     words = subject_of(key)
-    if not words or key.lower().startswith(("from ", "to ", "that ")) or _in_code(sentence, match):
+    if not words or _NO_KEY.search(key) or _in_code(sentence, match):
         return None
     if form.named and not words & _NAMES and not _CONSTANT.fullmatch(key):
         return None
-    if value.split()[0].lower() in _NO_VALUE or value.lower() in _EMPTY | _NAMES:
+    if _DENIED.search(sentence, 0, match.start()):
+        return None
+    if value.split()[0].lower() in _NO_VALUE or value.lower() in (_EMPTY | _NAMES) - _SWITCHES:
         return None
     first = re.match(_ONE, value)
     plain = first is not None and _is_plain(first[0], words)
     if plain and first is not None and not value[first.end() :].strip().istitle():
         value = first[0]  # what follows a plain value says something else
-    if not plain and not form.loose:
+    if not plain and (not form.loose or value.lower().endswith(("ing", "ed"))):
         return None
     return Stated(_qualified(key, sentence, match), bare(value), plain)
 
