@@ -35,16 +35,6 @@ class Shortener(Protocol):
     """What a module offers that shortens one type of content."""
 
     def shorten(
-        self, text: str, budget: int, *, handle: str | None = None, source: str | None = None
-    ) -> Shortened | None:
-        """As the function `shorten` of this package; None for a text that is not of this type, or
-        for which the budget is too small to show its structure."""
-
-
-class TellingShortener(Protocol):
-    """What a module offers that shows the lines that tell most."""
-
-    def shorten(
         self,
         text: str,
         budget: int,
@@ -53,10 +43,9 @@ class TellingShortener(Protocol):
         source: str | None = None,
         known: AbstractSet[str] = frozenset(),
     ) -> Shortened | None:
-        """As the function `shorten` of this package; None for a text that is not of this type."""
+        """As the function `shorten` of this package; None for a text that is not of this type, or
+        for which the budget is too small to show its structure."""
 
-
-TELLING: tuple[TellingShortener, ...] = (markdown, code, log, text_shortener)
 
 SHORTENERS: tuple[Shortener, ...] = (
     json_shortener,
@@ -66,7 +55,10 @@ SHORTENERS: tuple[Shortener, ...] = (
     hits,
     listing,
     table,
-    *TELLING,
+    markdown,
+    code,
+    log,
+    text_shortener,
 )
 """In the order in which they are asked; the last one takes every text."""
 
@@ -120,11 +112,7 @@ def recognised(
     if len(text) <= max(0, budget) or is_marked(text):
         return "", unchanged(text)
     for shortener in SHORTENERS:
-        telling = next((one for one in TELLING if one is shortener), None)
-        if telling is None:
-            shortened = shortener.shorten(text, budget, handle=handle, source=source)
-        else:
-            shortened = telling.shorten(text, budget, handle=handle, source=source, known=known)
+        shortened = shortener.shorten(text, budget, handle=handle, source=source, known=known)
         if shortened is not None and len(shortened.text) <= max(0, budget):
             name = getattr(shortener, "__name__", type(shortener).__name__)
             return name.rpartition(".")[2], shortened

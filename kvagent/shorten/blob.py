@@ -10,6 +10,7 @@ import hashlib
 import re
 from binascii import Error, a2b_base64
 from collections.abc import Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
 from kvagent.shorten import text as text_shortener
@@ -78,7 +79,8 @@ def shorten(
     budget: int,
     *,
     handle: str | None = None,
-    source: str | None = None,
+    source: str | None = None,  # noqa: ARG001 - what every shortener is given
+    known: AbstractSet[str] = frozenset(),
 ) -> Shortened | None:
     """Shortens a text of which a good part is data to at most `budget` characters; None for others.
 
@@ -100,7 +102,7 @@ def shorten(
         return Shortened(whole, kept, len(text) - kept, "characters", lossless=False)
     if any("\n" in stretch.data for stretch in stretches):
         return None  # the lines of what is left would not be those of the source
-    return _shortened_further(text, rest, budget, notes, handle, source)
+    return _shortened_further(text, rest, budget, notes, handle, known)
 
 
 def fold(text: str) -> str:
@@ -118,12 +120,12 @@ def _folded(text: str, stretches: Sequence[_Stretch], head: int) -> str:
 
 
 def _shortened_further(
-    text: str, rest: str, budget: int, notes: list[str], handle: str | None, source: str | None
+    text: str, rest: str, budget: int, notes: list[str], handle: str | None, known: AbstractSet[str]
 ) -> Shortened | None:
     """What is left of `text` without its data is still too long: some of its lines are chosen."""
     total = count_lines(text)
     longest = len(marker(0, total, "lines", handle, [*notes, "repeats folded"])) + len(str(total))
-    inner = text_shortener.shorten(rest, budget - longest, source=source)
+    inner = text_shortener.shorten(rest, budget - longest, known=known)
     if inner.unit != "lines":
         return None
     body = without_marker(inner.text)

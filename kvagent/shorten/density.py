@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from collections.abc import Set as AbstractSet
-from heapq import heapify, heappop, heappush
-from itertools import accumulate
-from operator import sub
+from heapq import heappop, heappush
+from itertools import accumulate, compress, count
+from operator import sub, truediv
 
 from kvagent.shorten.identifiers import LINE_END, identifiers, weights_of, words_of
 from kvagent.shorten.selection import Selection
@@ -40,36 +40,39 @@ class Density:
         sums = list(accumulate(map(weights.__getitem__, words)))
         until = [sums[end] for end in ends]
         self._bounds = list(map(sub, until, [0, *until]))
-        dearest = 1 + selection.gap
-        self._heap: list[_Entry] = [
-            (-bound / (size + dearest), piece)
-            for piece, (bound, size) in enumerate(zip(self._bounds, selection.sizes, strict=True))
-            if bound
-        ]
-        heapify(self._heap)
-        self._delays = 2 * len(self._heap)  # keeps the work linear, whatever the text
+        dearest = map((1 + selection.gap).__add__, selection.sizes)
+        self._densities = list(map(truediv, self._bounds, dearest))
+        # The best last. Pieces that tell less than was thought, or more, are in the heap instead.
+        self._rest = sorted(compress(count(), self._bounds), key=self._densities.__getitem__)
+        self._heap: list[_Entry] = []
+        self._delays = 2 * len(self._rest)  # keeps the work linear, whatever the text
 
     def fill(self) -> bool:
         """Takes pieces until the room is full or none of them tells anything new.
 
         Gives whether there was any.
         """
-        selection, heap, stands = self._selection, self._heap, self._selection.stands
+        selection, stands = self._selection, self._selection.stands
+        heap, rest, densities = self._heap, self._rest, self._densities
         weight = self._weights.__getitem__
         taken = False
         missed: list[_Entry] = []
-        while heap and len(missed) < _MISSES:
-            piece = heappop(heap)[1]
+        while (heap or rest) and len(missed) < _MISSES:
+            if heap and (not rest or -heap[0][0] >= densities[rest[-1]]):
+                piece = heappop(heap)[1]
+            else:
+                piece = rest.pop()
             if stands[piece]:
                 continue
             worth = sum(map(weight, set(self._words_in(piece))))
             if not worth:
                 continue
             cost = selection.cost(piece) if selection.gap else selection.sizes[piece]
-            density = -worth / max(1, cost)
-            if heap and density > _AS_GOOD * heap[0][0] and self._delays > 0:
+            density = worth / max(1, cost)
+            best = max(densities[rest[-1]] if rest else 0.0, -heap[0][0] if heap else 0.0)
+            if density < _AS_GOOD * best and self._delays > 0:
                 self._delays -= 1
-                heappush(heap, (density, piece))
+                heappush(heap, (-density, piece))
             elif selection.take(piece, cost):
                 taken = True
                 self._cover(piece)
@@ -77,7 +80,7 @@ class Density:
                     self._nearer(piece - 1)
                     self._nearer(piece + 1)
             else:
-                missed.append((density, piece))
+                missed.append((-density, piece))
         for entry in missed:
             heappush(heap, entry)
         return taken

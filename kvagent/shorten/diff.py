@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
 from kvagent.shorten.clean import clean
@@ -63,6 +64,7 @@ def shorten(
     *,
     handle: str | None = None,
     source: str | None = None,  # noqa: ARG001 - what every shortener is given
+    known: AbstractSet[str] = frozenset(),
 ) -> Shortened | None:
     """Shortens a unified diff to at most `budget` characters; None if `text` is none."""
     if "@@ -" not in text or _STARTS.search(text) is None:
@@ -98,6 +100,7 @@ def shorten(
         handle=handle,
         notes=["terminal codes removed"] if cleaned != text else [],
         told="\n".join(lines),
+        known=known,
         to_the_ends=False,
     )
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 
 from kvagent.shorten.clip import clip
@@ -74,7 +75,12 @@ def lossless(
 
 
 def shorten(
-    text: str, budget: int, *, handle: str | None = None, source: str | None = None
+    text: str,
+    budget: int,
+    *,
+    handle: str | None = None,
+    source: str | None = None,
+    known: AbstractSet[str] = frozenset(),
 ) -> Shortened | None:
     """Shortens the hits of a search to at most `budget` characters; None for other texts."""
     if budget < _LEAST_ROOM:
@@ -83,7 +89,7 @@ def shorten(
     if groups is None:
         return None
     whole = _whole(groups, handle)
-    return whole if len(whole.text) <= budget else _chosen(groups, budget, handle)
+    return whole if len(whole.text) <= budget else _chosen(groups, budget, handle, known)
 
 
 # -- reading
@@ -177,7 +183,9 @@ def _whole(groups: Sequence[_Group], handle: str | None) -> Shortened:
     return Shortened("\n".join(lines), total, 0, "hits", lossless=True)
 
 
-def _chosen(groups: Sequence[_Group], budget: int, handle: str | None) -> Shortened | None:
+def _chosen(
+    groups: Sequence[_Group], budget: int, handle: str | None, known: AbstractSet[str]
+) -> Shortened | None:
     total = sum(group.hits for group in groups)
     notes = ["grouped by file"]
     longest = len(marker(0, total, "hits", handle, [*notes, f"{total} more cut"]))
@@ -197,7 +205,7 @@ def _chosen(groups: Sequence[_Group], budget: int, handle: str | None) -> Shorte
             where.append((index, place))
             texts.append(prefix + clip(row.text, width))
     rows = rows_of(texts, room, "hits", gaps=False)
-    last_line = choose(rows, _first_and_last(where), cut="\n".join(long))
+    last_line = choose(rows, _first_and_last(where), cut="\n".join(long), known=known)
     shown: dict[int, list[int]] = {index: [] for index in named}
     kept = were_cut = 0
     for piece in rows.kept():

@@ -7,6 +7,7 @@ code. Nothing of scripts, styles and navigation. If that is still too long, as a
 from __future__ import annotations
 
 import re
+from collections.abc import Set as AbstractSet
 from html.parser import HTMLParser
 
 from kvagent.shorten.composition import Wish, compose
@@ -42,7 +43,12 @@ _BLANKS = re.compile(r"[ \t\r\f\v\n\xa0]+")
 
 
 def shorten(
-    text: str, budget: int, *, handle: str | None = None, source: str | None = None
+    text: str,
+    budget: int,
+    *,
+    handle: str | None = None,
+    source: str | None = None,
+    known: AbstractSet[str] = frozenset(),
 ) -> Shortened | None:
     """Shortens a web page to at most `budget` characters; None if `text` is none, or if nothing of
     it has room.
@@ -61,7 +67,7 @@ def shorten(
     pieces = pieces_of(page, longest=min(400, max(80, budget // 16)))
     first = Wish((0,), 1.0)
     wishes = (first, *outline_wishes(pieces.texts))
-    result = compose(pieces, budget, wishes, total=total, handle=handle, notes=[_NOTE])
+    result = compose(pieces, budget, wishes, total=total, handle=handle, notes=[_NOTE], known=known)
     return result if result.kept else None
 
 

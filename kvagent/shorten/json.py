@@ -7,6 +7,7 @@ of the largest array the rows are chosen; of an object the keys stand and its lo
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -47,6 +48,7 @@ def shorten(
     *,
     handle: str | None = None,
     source: str | None = None,  # noqa: ARG001 - what every shortener is given
+    known: AbstractSet[str] = frozenset(),
 ) -> Shortened | None:
     """Shortens JSON to at most `budget` characters; None for what is not JSON."""
     if budget < _LEAST_ROOM:
@@ -58,7 +60,7 @@ def shorten(
     if len(whole.text) <= budget:
         return whole
     if read.collection is not None:
-        return _chosen(read, read.collection, budget, handle)
+        return _chosen(read, read.collection, budget, handle, known)
     return _cut(read, budget, handle)
 
 
@@ -189,7 +191,11 @@ def _replaced(value: Any, path: Sequence[Any], note: str) -> Any:
 
 
 def _chosen(
-    read: _Read, collection: _Collection, budget: int, handle: str | None
+    read: _Read,
+    collection: _Collection,
+    budget: int,
+    handle: str | None,
+    known: AbstractSet[str],
 ) -> Shortened | None:
     total, unit = len(collection.items), collection.unit
     notes = ["as a table"] if collection.table is not None else []
@@ -206,7 +212,7 @@ def _chosen(
     if room < budget / 2 and collection.table is not None:
         unit = "items" if isinstance(collection.value, list) else "entries"
         plain = _plain(collection.value, unit, collection.around)
-        return _chosen(read, plain, budget, handle)
+        return _chosen(read, plain, budget, handle, known)
     if room < _LEAST_ROOM / 2:
         return None
     texts, were_cut = _within(collection, room)
@@ -217,7 +223,7 @@ def _chosen(
     if collection.table is not None:
         special = special_rows(list(zip(*collection.table.cells, strict=True)))
     cut_texts = "\n".join(collection.rows[row] for row in were_cut)
-    last_lines = choose(rows, special, _labels(collection), cut_texts)
+    last_lines = choose(rows, special, _labels(collection), cut_texts, known)
     standing = rows.kept()
     cut_ones = len(set(were_cut).intersection(standing))
     kept = len(standing) - cut_ones

@@ -11,6 +11,7 @@ import re
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
 from kvagent.shorten.marker import marker
@@ -70,7 +71,12 @@ def lossless(
 
 
 def shorten(
-    text: str, budget: int, *, handle: str | None = None, source: str | None = None
+    text: str,
+    budget: int,
+    *,
+    handle: str | None = None,
+    source: str | None = None,
+    known: AbstractSet[str] = frozenset(),
 ) -> Shortened | None:
     """Shortens a list of files to at most `budget` characters; None for other texts."""
     if budget < _LEAST_ROOM:
@@ -83,7 +89,7 @@ def shorten(
     if long is None:
         return None
     whole = _whole_long(long, handle)
-    return whole if len(whole.text) <= budget else _chosen_long(long, budget, handle)
+    return whole if len(whole.text) <= budget else _chosen_long(long, budget, handle, known)
 
 
 # -- reading
@@ -356,14 +362,16 @@ def _whole_long(listing: _Long, handle: str | None) -> Shortened:
     return Shortened("\n".join([*lines, *listing.texts]), total, 0, "entries", lossless=True)
 
 
-def _chosen_long(listing: _Long, budget: int, handle: str | None) -> Shortened | None:
+def _chosen_long(
+    listing: _Long, budget: int, handle: str | None, known: AbstractSet[str]
+) -> Shortened | None:
     total = len(listing.texts)
     room = budget - len(marker(0, total, "entries", handle)) - len(str(total)) - 2
     room -= sum(map(len, listing.head)) + len(listing.head)
     rows = rows_of(listing.texts, room, "entries")
     if rows.room < _LEAST_ROOM / 2:
         return None
-    last_line = choose(rows, _striking(listing.matches))
+    last_line = choose(rows, _striking(listing.matches), known=known)
     kept = len(rows.kept())
     lines = [marker(kept, total, "entries", handle), *listing.head, rows.text(), last_line]
     return Shortened("\n".join(filter(None, lines)), kept, total - kept, "entries", lossless=False)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from itertools import chain
 
@@ -83,13 +84,17 @@ def rows_of(texts: Sequence[str], room: int, unit: Unit, *, gaps: bool = True) -
 
 
 def choose(
-    rows: Selection, special: Iterable[int] = (), labels: Labels | None = None, cut: str = ""
+    rows: Selection,
+    special: Iterable[int] = (),
+    labels: Labels | None = None,
+    cut: str = "",
+    known: AbstractSet[str] = frozenset(),
 ) -> str:
     """Takes rows until their room is full, and gives lines with names of the others, or "".
 
     `special` are rows that differ from the others, the most striking first. The names are `labels`,
     where there are any, and identifiers that stand in no row taken, among them those of `cut`: what
-    was cut from the rows beforehand.
+    was cut from the rows beforehand. The words of `known` stand elsewhere.
     """
     texts = rows.pieces.texts
     room = rows.room
@@ -100,7 +105,7 @@ def choose(
     take_within(rows, _from_both_ends(len(rows)), int(room * _ENDS))
     take_within(rows, alarms(texts), int(room * _ALARMS))
     take_within(rows, special, int(room * _SPECIAL))
-    density = Density(rows, "\n".join(texts))
+    density = Density(rows, "\n".join(texts), known)
     in_cut = list(identifiers(weights_of(words_of(cut)))) if cut else []
 
     def lines(room: int) -> str:

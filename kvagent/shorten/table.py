@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
 from kvagent.shorten.clip import clip
@@ -63,7 +64,12 @@ def lossless(
 
 
 def shorten(
-    text: str, budget: int, *, handle: str | None = None, source: str | None = None
+    text: str,
+    budget: int,
+    *,
+    handle: str | None = None,
+    source: str | None = None,
+    known: AbstractSet[str] = frozenset(),
 ) -> Shortened | None:
     """Shortens a table to at most `budget` characters; None for what is none."""
     if budget < _LEAST_ROOM:
@@ -72,7 +78,7 @@ def shorten(
     if table is None:
         return None
     whole = _whole(table, handle)
-    return whole if len(whole.text) <= budget else _chosen(table, budget, handle)
+    return whole if len(whole.text) <= budget else _chosen(table, budget, handle, known)
 
 
 # -- reading
@@ -206,7 +212,9 @@ def _whole(table: _Table, handle: str | None) -> Shortened:
     return Shortened("\n".join(lines), total, 0, "rows", lossless=True)
 
 
-def _chosen(table: _Table, budget: int, handle: str | None) -> Shortened | None:
+def _chosen(
+    table: _Table, budget: int, handle: str | None, known: AbstractSet[str]
+) -> Shortened | None:
     total = len(table.rows)
     longest = len(marker(0, total, "rows", handle, [f"{total} more cut"])) + len(str(total))
     head = table.head()
@@ -224,7 +232,7 @@ def _chosen(table: _Table, budget: int, handle: str | None) -> Shortened | None:
     if rows.room < 0:
         return None
     cut_texts = "\n".join(texts[row] for row in sorted(long))
-    last_line = choose(rows, special_rows(columns), cut=cut_texts)
+    last_line = choose(rows, special_rows(columns), cut=cut_texts, known=known)
     standing = rows.kept()
     cut = sum(row in long for row in standing)
     kept = len(standing) - cut

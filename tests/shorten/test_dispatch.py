@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Set as AbstractSet
+
 import pytest
 
 import kvagent.shorten as package
@@ -15,7 +17,13 @@ class Rows:
         self.sources: list[str | None] = []
 
     def shorten(
-        self, text: str, budget: int, *, handle: str | None = None, source: str | None = None
+        self,
+        text: str,
+        budget: int,
+        *,
+        handle: str | None = None,
+        source: str | None = None,
+        known: AbstractSet[str] = frozenset(),
     ) -> Shortened | None:
         self.sources.append(source)
         if not text.startswith("rows:"):
