@@ -196,6 +196,7 @@ def _chosen(
     width = widest([len(row.text) for index in named for row in groups[index].rows], room)
     where: list[tuple[int, int]] = []
     texts: list[str] = []
+    told: list[str] = []  # without their numbers
     long: list[str] = []
     for index in named:
         for place, row in enumerate(groups[index].rows):
@@ -203,9 +204,10 @@ def _chosen(
                 long.append(row.text)
             prefix = row.number if len(groups[index].rows) > 1 else row.number[-1:]
             where.append((index, place))
-            texts.append(prefix + clip(row.text, width))
+            told.append(clip(row.text, width))
+            texts.append(prefix + told[-1])
     rows = rows_of(texts, room, "hits", gaps=False)
-    last_line = choose(rows, _first_and_last(where), cut="\n".join(long), known=known)
+    last_line = choose(rows, _first_and_last(where), told=told, cut="\n".join(long), known=known)
     shown: dict[int, list[int]] = {index: [] for index in named}
     kept = were_cut = 0
     for piece in rows.kept():

@@ -223,7 +223,7 @@ def _chosen(
     if collection.table is not None:
         special = special_rows(list(zip(*collection.table.cells, strict=True)))
     cut_texts = "\n".join(collection.rows[row] for row in were_cut)
-    last_lines = choose(rows, special, _labels(collection), cut_texts, known)
+    last_lines = choose(rows, special, labels=_labels(collection), cut=cut_texts, known=known)
     standing = rows.kept()
     cut_ones = len(set(were_cut).intersection(standing))
     kept = len(standing) - cut_ones

@@ -86,7 +86,9 @@ def rows_of(texts: Sequence[str], room: int, unit: Unit, *, gaps: bool = True) -
 def choose(
     rows: Selection,
     special: Iterable[int] = (),
+    *,
     labels: Labels | None = None,
+    told: Sequence[str] | None = None,
     cut: str = "",
     known: AbstractSet[str] = frozenset(),
 ) -> str:
@@ -94,7 +96,8 @@ def choose(
 
     `special` are rows that differ from the others, the most striking first. The names are `labels`,
     where there are any, and identifiers that stand in no row taken, among them those of `cut`: what
-    was cut from the rows beforehand. The words of `known` stand elsewhere.
+    was cut from the rows beforehand. `told` is what the rows tell, if not all of them; the words of
+    `known` stand elsewhere.
     """
     texts = rows.pieces.texts
     room = rows.room
@@ -105,7 +108,7 @@ def choose(
     take_within(rows, _from_both_ends(len(rows)), int(room * _ENDS))
     take_within(rows, alarms(texts), int(room * _ALARMS))
     take_within(rows, special, int(room * _SPECIAL))
-    density = Density(rows, "\n".join(texts), known)
+    density = Density(rows, "\n".join(texts if told is None else told), known)
     in_cut = list(identifiers(weights_of(words_of(cut)))) if cut else []
 
     def lines(room: int) -> str:
