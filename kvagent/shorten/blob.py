@@ -28,6 +28,7 @@ _STRETCH = re.compile(
     r"(?P<data>[A-Za-z0-9+/_-]{300,}={0,2}(?![\w+/=-])"  # in one line
     r"|(?:[A-Za-z0-9+/]{60,76}\r?\n){5,}[A-Za-z0-9+/]{0,76}={0,2})"  # or wrapped, as in a mail
 )
+_NO_DATA = re.compile(r"[.\",(:]|\n\n|\t")
 _HEXADECIMAL = re.compile(r"[0-9a-fA-F]+")
 _IN_URL = re.compile(r"\w://[^\s\"'<>]*\Z")
 # How the base64 of well-known kinds of files begins.
@@ -151,11 +152,9 @@ def _may_hold_data(text: str) -> bool:
     """Whether half a stretch stands at one of the places of which a whole one covers some: this
     tells at once that most texts have none."""
     half = _SHORTEST // 2
-    blocks = (text[at : at + half] for at in range(0, len(text) - half + 1, half))
-    return any(
-        not (" " in block or "." in block or '"' in block or "," in block or "(" in block)
-        for block in blocks
-    )
+    starts = range(0, len(text) - half + 1, half)
+    dense = [at for at in starts if " " not in text[at : at + half]]
+    return any(_NO_DATA.search(text, at, at + half) is None for at in dense)
 
 
 def _is_value(text: str, match: re.Match[str]) -> bool:

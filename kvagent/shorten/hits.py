@@ -96,16 +96,17 @@ def shorten(
 
 
 def _groups(text: str, source: str | None) -> list[_Group] | None:
-    share = _SHARE_OF_SEARCH if names_one_of(source, _COMMANDS) else _SHARE
     start = [line for line in text.split("\n", _LOOKED_AT)[:_LOOKED_AT] if line and line != "--"]
-    flat = sum(_hit(line) is not None for line in start) >= share / 2 * len(start)
-    below = sum(_HEADING_HIT.match(line) is not None for line in start) >= share / 2 * len(start)
+    least = _SHARE_OF_SEARCH / 2 * len(start)
+    flat = sum(_hit(line) is not None for line in start) >= least
+    below = sum(_HEADING_HIT.match(line) is not None for line in start) >= least
     if len(start) < _FEWEST or not (flat or below):
         return None
     lines = text.split("\n")
     if lines[-1] == "":
         lines.pop()
     groups = list(_flat(lines) if flat else _under_headings(lines))
+    share = _SHARE_OF_SEARCH if names_one_of(source, _COMMANDS) else _SHARE
     filled = sum(line != "" and line != "--" for line in lines)
     in_files = sum(len(group.rows) for group in groups if group.path is not None)
     hits = sum(group.hits for group in groups)

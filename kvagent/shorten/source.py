@@ -12,7 +12,7 @@ from typing import Any
 
 import orjson
 
-_LONGEST = 2_000  # a tool that writes a file is called with all of it
+_LONGEST = 500  # what a tool is and does stands first; one may be called with all of a file
 _WORD = re.compile(r"[\w.+@~/\\:-]+")
 
 

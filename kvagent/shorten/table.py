@@ -20,6 +20,7 @@ from kvagent.shorten.source import has_suffix
 
 _FEWEST_ROWS = 6
 _LOOKED_AT = 40  # lines, before all of them are
+_HEADER_WITHIN = 12  # lines
 _MOST_BESIDE = 400  # characters above the header, or below the last row
 _LEAST_ROOM = 300
 _FOR_COLUMNS = 0.2  # of the room: what is said of the columns
@@ -96,15 +97,14 @@ def _read(text: str, source: str | None) -> _Table | None:
 
 def _begins(start: str, delimiter: str) -> bool:
     """Whether the first lines of a text may be those of a table: a header, and rows as wide."""
-    lines = _lines(start, delimiter)
+    lines = start.split("\n")
     if '"' not in start:
         width, count = Counter(line.count(delimiter) for line in lines).most_common(1)[0]
         if not width or count * 2 < len(lines):
             return False
-    split = [_cells(line, delimiter) for line in lines]
-    width = Counter(map(len, split)).most_common(1)[0][0]
-    first = next(cells for cells in split if len(cells) == width)
-    return width > 1 and _is_header(first)
+    return any(
+        delimiter in line and _is_header(_cells(line, delimiter)) for line in lines[:_HEADER_WITHIN]
+    )
 
 
 def _split(text: str, delimiter: str, *, named: bool) -> _Table | None:
@@ -184,8 +184,8 @@ def _cells(line: str, delimiter: str) -> list[str]:
 
 def _is_header(cells: Sequence[str]) -> bool:
     """Names of columns: short, different, and of letters in the main."""
-    return len(set(cells)) == len(cells) and all(
-        _COLUMN.fullmatch(cell.strip(' "')) for cell in cells
+    return all(_COLUMN.fullmatch(cell.strip(' "')) for cell in cells) and len(set(cells)) == len(
+        cells
     )
 
 
