@@ -12,6 +12,7 @@ from typing import Any
 from kvagent.clearing.passages import texts_at
 from kvagent.clearing.room import Candidate, divide
 from kvagent.clearing.superseded import Answered, answered
+from kvagent.shorten import source_of
 
 _LONGEST_CALL = 80
 _LABEL_TOKENS = 15
@@ -43,9 +44,12 @@ def gist(
     parts: list[str] = []
     names: list[str] = []
     for label, candidate in zip(labels, candidates, strict=True):
-        if candidate.selection.kept():
+        if candidate.whole:
+            parts += [label, candidate.text]
+        elif candidate.selection.kept():
             parts += [label, candidate.selection.standing()]
-        names += candidate.names
+        if not candidate.whole:
+            names += candidate.names
     if names:
         parts += ["Also named: " + ", ".join(names)]
     return "\n".join(parts)
@@ -54,5 +58,5 @@ def gist(
 def _label(call: Answered | None) -> str:
     if call is None:
         return "A tool:"
-    said = call.path or " ".join(call.arguments.split())
-    return f"{call.tool} {said[:_LONGEST_CALL]}:"
+    said = source_of(call.tool, call.arguments) or "A tool"
+    return f"{' '.join(said.split())[:_LONGEST_CALL]}:"

@@ -16,6 +16,7 @@ from kvagent.clearing.passages import Place, arguments_at, replaced, texts_at
 from kvagent.clearing.room import Candidate, divide
 from kvagent.clearing.superseded import REPEAT, SUPERSEDED, answered, superseded
 from kvagent.standing import Standing
+from kvagent.volatile import NOTE
 
 # A marker's tokens: what is not much longer is left alone, and an edit must free as many again.
 _MARKER_TOKENS = 25
@@ -54,6 +55,8 @@ class _Passage:
     rate: float
     """Tokens of a character."""
     reason: str
+    note: str
+    """What was told the model at its end, beside what the agent sent."""
 
 
 def plan(
@@ -78,19 +81,24 @@ def plan(
         clear_tool_inputs: whether long texts in the arguments of calls may be cleared.
         store_original: keeps a text and gives the handle that brings it back.
     """
+    free = max(free, must)
+    if free <= 0:
+        return []
     passages: list[_Passage] = []
     for last_resort in range(_RESORTS + 1):
         passages = list(_passages(standing, keep, exclude_tools, clear_tool_inputs, last_resort))
         if _at_most(passages) >= must:
             break
-    forms = _forms(standing, passages, max(free, must), count_tokens)
+    forms = _forms(standing, passages, free, count_tokens)
     changed: dict[int, list[_Passage]] = {}
     for passage in forms:
         changed.setdefault(passage.position, []).append(passage)
     cleared: list[Cleared] = []
     for position, parts in changed.items():
         each = standing[position]
-        texts = {part.place: forms[part].reads(store_original(part.text)) for part in parts}
+        texts = {
+            part.place: forms[part].reads(store_original(part.text)) + part.note for part in parts
+        }
         freed = sum(part.tokens - count_tokens(texts[part.place]) for part in parts)
         message = replaced(each.sent, texts)
         cleared.append(Cleared(each.index, message, each.tokens - int(freed), parts[0].reason))
@@ -147,7 +155,12 @@ def _long(
     rate = each.tokens / max(1, sum(map(len, now.values())))
     for place, text in texts:
         if place in now and (tokens := len(now[place]) * rate) > 2 * _MARKER_TOKENS:
-            yield _Passage(position, place, text, tokens, rate, reason)
+            yield _Passage(position, place, text, tokens, rate, reason, _note(text, now[place]))
+
+
+def _note(came: str, now: str) -> str:
+    at = now.find("\n\n" + NOTE)
+    return now[at:] if at >= 0 and NOTE not in came else ""
 
 
 def _texts(message: Mapping[str, Any]) -> Iterator[tuple[Place, str]]:

@@ -9,7 +9,7 @@ names worth most for their length first.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from heapq import heapify, heappop, heappush
 
 from kvagent.shorten.clean import clean
@@ -20,7 +20,7 @@ from kvagent.shorten.result import Unit
 from kvagent.shorten.selection import Selection
 
 # Of the room. Without lines nobody knows what a name is about; without names, what there is.
-_FOR_LINES = 0.5
+_FOR_NAMES = 0.5
 _LONGEST_PIECE = 200  # characters; some 50 tokens, so that no piece alone fills the room
 _MISSES = 100  # so many pieces that do not fit: the room is as good as full
 _UNLIMITED = 1 << 60
@@ -39,47 +39,56 @@ class Candidate:
             note: what its marker says beside.
             opening: tokens that its first line takes beside its own, for what stands above it.
         """
+        self.text = text
         self.rate = rate
         self._opening = opening
         self._notes = () if note is None else (note,)
         self._pieces = pieces = pieces_of(clean(text), _LONGEST_PIECE)
         self._unit: Unit = "characters" if pieces.split * 2 > len(text) else "lines"
-        self.words: list[list[str]] = [[]]
-        """Of each piece."""
-        for word in words_of("\n".join(pieces.texts)):
-            if word == LINE_END:
-                self.words.append([])
-            else:
-                self.words[-1].append(word)
-        self.words.pop()
+        self.words = words_of("\n".join(pieces.texts))
+        self._ends = [at for at, word in enumerate(self.words) if word == LINE_END]
         self.clear()
 
     def clear(self) -> None:
         """Nothing of it stands."""
         self.selection = Selection(self._pieces, self._unit, _UNLIMITED)
-        self._empty = True
         self.names: list[str] = []
         """What is listed behind the lines."""
+        self.used = 0.0
+        """Tokens of what stands."""
+        self.whole = False
+        """Whether all of it stands."""
+
+    def __len__(self) -> int:
+        return len(self._pieces)
+
+    def words_in(self, piece: int) -> list[str]:
+        """The words of a piece."""
+        return self.words[self._ends[piece - 1] + 1 if piece else 0 : self._ends[piece]]
 
     def cost(self, piece: int) -> float:
         """Tokens that it takes to let a piece stand."""
         cost = max(1, self.selection.cost(piece)) * self.rate
-        return cost + self._opening if self._empty else cost
+        return cost if self.used else cost + self._opening
 
-    def take(self, piece: int, weights: dict[str, int]) -> None:
-        """Let a piece stand; what it names is worth nothing more."""
+    def take(self, piece: int, weights: dict[str, int]) -> float:
+        """Let a piece stand: what it names is worth nothing more. Returns its cost."""
+        cost = self.cost(piece)
         self.selection.take(piece)
-        self._empty = False
-        weights.update(dict.fromkeys(self.words[piece], 0))
+        self.used += cost
+        weights.update(dict.fromkeys(self.words_in(piece), 0))
+        return cost
 
     def reads(self, handle: str | None) -> str:
         """The text as it stands, with its marker."""
+        if self.whole:
+            return self.text
         pieces, total = self._pieces, self._pieces.total_lines
         if self._unit == "characters":
             total = sum(map(pieces.characters, range(len(pieces))))
         kept = self.selection.count()
         parts = [marker(min(kept, total), total, self._unit, handle, self._notes)]
-        if kept:
+        if self.selection.kept():
             parts.append(self.selection.text())
         listed = footer(self.names, "", _UNLIMITED)
         return "\n".join([*parts, listed] if listed else parts)
@@ -96,29 +105,38 @@ def divide(
     """
     for each in candidates:
         each.clear()
+    if not candidates or room <= 0:
+        return
     around = [words_of(text) for text in standing]
     words = [word for some in around for word in some]
-    words += [word for each in candidates for piece in each.words for word in piece]
+    for each in candidates:
+        words += each.words
     weights = weights_of(words)
     for some in around:
         weights.update(dict.fromkeys(some, 0))
     weights[LINE_END] = 0
-    for_names = room * (1 - _FOR_LINES)
+    for_names = room * _FOR_NAMES
     left = room - for_names
     if ends:
         left = _take_ends(candidates, weights, left)
-    left = _take_lines(candidates, weights, left)
-    _list_names(candidates, weights, for_names + left)
+    left = for_names + _take_lines(candidates, weights, left)
+    unused = left - sum(cost for _, _, cost in _names(candidates, weights))
+    if unused > 0:  # so few names are left that more lines can stand
+        left += _take_lines(candidates, weights, unused) - unused
+    left = _list_names(candidates, weights, left)
+    for each in reversed(candidates):
+        rest = len(each.text) * each.rate - each.used
+        if rest <= left:
+            each.whole = True
+            left -= max(0.0, rest)
 
 
 def _take_ends(candidates: Sequence[Candidate], weights: dict[str, int], room: float) -> float:
     """Returns the room that is left."""
     for candidate in reversed(candidates):
-        for piece in range(len(candidate.selection))[:: max(1, len(candidate.selection) - 1)]:
-            cost = candidate.cost(piece)
-            if piece not in candidate.selection and cost <= room:
-                candidate.take(piece, weights)
-                room -= cost
+        for piece in range(len(candidate))[:: max(1, len(candidate) - 1)]:
+            if piece not in candidate.selection and candidate.cost(piece) <= room:
+                room -= candidate.take(piece, weights)
     return room
 
 
@@ -127,14 +145,14 @@ def _take_lines(candidates: Sequence[Candidate], weights: dict[str, int], room: 
     weight = weights.__getitem__
 
     def worth(candidate: Candidate, piece: int) -> int:
-        return sum(map(weight, set(candidate.words[piece])))
+        return sum(map(weight, set(candidate.words_in(piece))))
 
     # At first what each piece can be worth for a token at most: its words may stand elsewhere when
     # it is its turn.
     heap: list[tuple[float, int, int]] = []
     for number, candidate in enumerate(candidates):
-        for piece, words in enumerate(candidate.words):
-            bound = sum(map(weight, words))
+        for piece in range(len(candidate)):
+            bound = sum(map(weight, candidate.words_in(piece)))
             if bound:
                 heap.append((-bound / candidate.cost(piece), -number, piece))
     heapify(heap)
@@ -151,26 +169,35 @@ def _take_lines(candidates: Sequence[Candidate], weights: dict[str, int], room: 
         elif cost > room:
             missed += 1
         else:
-            candidate.take(piece, weights)
-            room -= cost
+            room -= candidate.take(piece, weights)
             for near in (piece - 1, piece + 1):  # cheaper now: it needs no gap of its own
-                if 0 <= near < len(candidate.selection) and near not in candidate.selection:
+                if 0 <= near < len(candidate) and near not in candidate.selection:
                     heappush(heap, (-worth(candidate, near) / candidate.cost(near), place, near))
     return room
 
 
-def _list_names(candidates: Sequence[Candidate], weights: dict[str, int], room: float) -> None:
-    holders = {  # of several texts that hold a word, the last one
-        word: candidate for candidate in candidates for words in candidate.words for word in words
-    }
+def _list_names(candidates: Sequence[Candidate], weights: dict[str, int], room: float) -> float:
+    """Returns the room that is left."""
     missed = 0
-    for name in identifiers(weights):
-        holder = holders.get(name)
-        if holder is None:
-            continue
-        cost = (len(name) + len(", ") + (0 if holder.names else _LISTING)) * holder.rate
+    for name, holder, cost in _names(candidates, weights):
+        cost += 0 if holder.names else _LISTING * holder.rate
         if cost <= room:
             holder.names.append(name)
+            holder.used += cost
             room -= cost
         elif (missed := missed + 1) > _MISSES:
             break
+    return room
+
+
+def _names(
+    candidates: Sequence[Candidate], weights: dict[str, int]
+) -> Iterator[tuple[str, Candidate, float]]:
+    """The names that do not stand, those worth most first: with a text that holds it, and tokens."""
+    holders: dict[str, Candidate] = {}  # of several texts that hold a word, the last one
+    for candidate in candidates:
+        holders.update(dict.fromkeys(candidate.words, candidate))
+    for name in identifiers(weights):
+        holder = holders.get(name)
+        if holder is not None:  # a few stand with punctuation around them everywhere
+            yield name, holder, (len(name) + len(", ")) * holder.rate
