@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
-from kvagent.shorten.clip import clip
+from kvagent.shorten.clip import clip, shares
 from kvagent.shorten.marker import marker
 from kvagent.shorten.result import Shortened
 from kvagent.shorten.rows import choose, number_in, rows_of, special_rows, widest
@@ -216,7 +216,9 @@ def _chosen(
     table: _Table, budget: int, handle: str | None, known: AbstractSet[str]
 ) -> Shortened | None:
     total = len(table.rows)
-    longest = len(marker(0, total, "rows", handle, [f"{total} more cut"])) + len(str(total))
+    notes = ["without padding"] if table.delimiter == "|" else []
+    longest = len(marker(0, total, "rows", handle, [*notes, f"{total} more cut"]))
+    longest += len(str(total))
     head = table.head()
     room = budget - longest - sum(map(len, head)) - len(head) - len(table.after) - 2
     if room < _LEAST_ROOM / 2:
@@ -225,21 +227,31 @@ def _chosen(
     about = _about(table.header, columns, int(room * _FOR_COLUMNS))
     head += [about] if about else []
     room -= len(about) + 1 if about else 0
-    texts = [table.delimiter.join(row).replace("\n", " ") for row in table.rows]
-    width = widest(list(map(len, texts)), room)
-    long = {row for row, text in enumerate(texts) if len(text) > width}
-    rows = rows_of([clip(text, width) for text in texts], room, "rows")
+    whole = list(map(table.delimiter.join, table.rows))
+    width = widest(list(map(len, whole)), room)
+    texts = [
+        (text if len(text) <= width else _cut(row, table.delimiter, width)).replace("\n", "⏎")
+        for row, text in zip(table.rows, whole, strict=True)
+    ]
+    long = {row for row, text in enumerate(whole) if text != texts[row]}
+    rows = rows_of(texts, room, "rows")
     if rows.room < 0:
         return None
-    cut_texts = "\n".join(texts[row] for row in sorted(long))
+    cut_texts = "\n".join(whole[row] for row in sorted(long))
     last_line = choose(rows, special_rows(columns), cut=cut_texts, known=known)
     standing = rows.kept()
     cut = sum(row in long for row in standing)
     kept = len(standing) - cut
-    notes = [f"{cut} more cut"] if cut else []
+    notes = [*notes, f"{cut} more cut"] if cut else notes
     lines = [marker(kept, total, "rows", handle, notes), *head, rows.text(), last_line, table.after]
     text = "\n".join(filter(None, lines))
     return Shortened(text, kept, total - kept, "rows", lossless=False)
+
+
+def _cut(row: Sequence[str], delimiter: str, width: int) -> str:
+    """A row with its long cells cut, so that the others stay in their columns."""
+    given = shares(list(map(len, row)), width - len(row))
+    return delimiter.join(clip(cell, share) for cell, share in zip(row, given, strict=True))
 
 
 def _about(header: Sequence[str], columns: Sequence[Sequence[str]], room: int) -> str:

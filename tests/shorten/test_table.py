@@ -114,13 +114,21 @@ def test_cells_keep_their_spelling() -> None:
 
 
 def test_a_cell_may_hold_lines_and_be_very_long() -> None:
-    rows = [[str(n), "first line\nsecond line", "x"] for n in range(30)]
+    rows = [[str(n), f"note {n}", "x"] for n in range(30)]
     rows[10][2] = "y" * 200_000
-    text = written([["id", "note", "more"], *rows])
-    shortened = shorten(text, 1500)
-    assert shortened.unit == "rows"
-    assert shortened.kept + shortened.dropped == 30
-    assert "1 more cut" in shortened.text.split("\n")[0]
+    rows[29][1] = "first line\nsecond line"
+    shortened = shorten(written([["id", "note", "more"], *rows]), 1500)
+    assert (shortened.unit, shortened.kept, shortened.dropped) == ("rows", 28, 2)
+    assert "2 more cut" in shortened.text.split("\n")[0]
+    assert '29,"first line⏎second line",x' in shortened.text.split("\n")
+
+
+def test_a_long_cell_is_cut_and_not_the_cells_behind_it() -> None:
+    rows = [[str(n), "word " * (400 if n == 3 else 2), f"key_{n}"] for n in range(12)]
+    shortened = shorten(written([["id", "text", "key"], *rows]), 900)
+    (row,) = [line for line in shortened.text.split("\n") if line.startswith("3,")]
+    assert "characters …]" in row
+    assert row.endswith(",key_3")
 
 
 def test_tab_separated() -> None:
