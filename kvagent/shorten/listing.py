@@ -336,24 +336,32 @@ class _Long:
 def _read_long(text: str) -> _Long | None:
     if not any(map(_LONG.fullmatch, text.split("\n", _LOOKED_AT)[:_LOOKED_AT])):
         return None
-    lines = text.rstrip("\n").split("\n")
-    matches = [match for line in lines if (match := _LONG.fullmatch(line)) is not None]
-    if len(matches) < _FEWEST or len(matches) < _SHARE * sum(map(bool, lines)) - 4:
+    matches: list[re.Match[str]] = []
+    names: list[str] = []
+    beside: list[str] = []
+    under = ""
+    for line in text.rstrip("\n").split("\n"):
+        match = _LONG.fullmatch(line)
+        if match is not None:
+            matches.append(match)
+            names.append(under + match["name"])
+        elif line.endswith(":"):  # ls -lR
+            under = line[:-1].rstrip("/") + "/"
+        elif line and not (under and line.startswith("total ")):
+            beside.append(line)
+    if len(matches) < _FEWEST or sum(map(len, beside)) > _MOST_BESIDE:
         return None
-    beside = [line for line in lines if line and _LONG.fullmatch(line) is None]
     owners = {(match["owner"], match["group"]) for match in matches}
-    head = ["all of " + " ".join(owners.pop()), *beside] if len(owners) == 1 else beside
-    columns = ["mode", "links", "size", "date", "name"]
-    if head == beside:
-        columns[2:2] = ["owner", "group"]
+    if len(owners) == 1:
+        beside.insert(0, "all of " + " ".join(owners.pop()))
+        columns = ("mode", "links", "size", "date")
+    else:
+        columns = ("mode", "links", "owner", "group", "size", "date")
     texts = [
-        " ".join(
-            " ".join(match[column].split()) if column != "name" else match[column]
-            for column in columns
-        )
-        for match in matches
+        " ".join([*(" ".join(match[column].split()) for column in columns), name])
+        for match, name in zip(matches, names, strict=True)
     ]
-    return _Long(matches, head, texts)
+    return _Long(matches, beside, texts)
 
 
 def _whole_long(listing: _Long, handle: str | None) -> Shortened:

@@ -184,6 +184,16 @@ def test_long_listings_keep_folders_the_newest_and_the_largest() -> None:
     assert sum("rw-r--r-- " in line for line in shortened.text.split("\n")) == shortened.kept
 
 
+def test_a_long_listing_of_many_folders() -> None:
+    entries = long_listing(40).partition("\n")[2]
+    text = "\n".join(f"./dir_{d}:\ntotal 40\n{entries}" for d in range(8))
+    shortened = shorten(text, 1500, source="ls -lR")
+    assert shortened.unit == "entries"
+    assert shortened.kept + shortened.dropped == 320
+    assert "./dir_0/some_file_0.dat" in shortened.text
+    assert "./dir_7/some_file_39.dat" in shortened.text
+
+
 def test_a_long_listing_without_its_padding() -> None:
     whole = listing.lossless(long_listing(60))
     assert whole is not None
