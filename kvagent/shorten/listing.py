@@ -64,7 +64,7 @@ def lossless(
         whole = _whole(listing, handle)
     else:
         long = _read_long(text)
-        if long is None:
+        if long is None or long.in_folders:
             return None
         whole = _whole_long(long, handle)
     return whole if len(whole.text) < len(text) else None
@@ -89,7 +89,9 @@ def shorten(
     if long is None:
         return None
     whole = _whole_long(long, handle)
-    return whole if len(whole.text) <= budget else _chosen_long(long, budget, handle, known)
+    if len(whole.text) <= budget and not long.in_folders:
+        return whole
+    return _chosen_long(long, budget, handle, known)
 
 
 # -- reading
@@ -331,6 +333,8 @@ class _Long:
     matches: Sequence[re.Match[str]]
     head: Sequence[str]
     texts: Sequence[str]
+    in_folders: bool
+    """Whether names bear their folder's; then the lines of the folders themselves are left out."""
 
 
 def _read_long(text: str) -> _Long | None:
@@ -354,14 +358,14 @@ def _read_long(text: str) -> _Long | None:
     owners = {(match["owner"], match["group"]) for match in matches}
     if len(owners) == 1:
         beside.insert(0, "all of " + " ".join(owners.pop()))
-        columns = ("mode", "links", "size", "date")
+        columns = ["mode", "links", "size", "date"]
     else:
-        columns = ("mode", "links", "owner", "group", "size", "date")
+        columns = ["mode", "links", "owner", "group", "size", "date"]
     texts = [
         " ".join([*(" ".join(match[column].split()) for column in columns), name])
         for match, name in zip(matches, names, strict=True)
     ]
-    return _Long(matches, beside, texts)
+    return _Long(matches, beside, texts, in_folders=under != "")
 
 
 def _whole_long(listing: _Long, handle: str | None) -> Shortened:

@@ -192,6 +192,7 @@ def test_a_long_listing_of_many_folders() -> None:
     assert shortened.kept + shortened.dropped == 320
     assert "./dir_0/some_file_0.dat" in shortened.text
     assert "./dir_7/some_file_39.dat" in shortened.text
+    assert listing.lossless(text) is None  # the lines of the folders are left out
 
 
 def test_a_long_listing_without_its_padding() -> None:
