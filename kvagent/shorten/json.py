@@ -238,13 +238,15 @@ def _within(collection: _Collection, room: int) -> tuple[list[str], list[int]]:
     """The rows, those far longer than others with their long cells cut, and which those are."""
     texts = list(collection.rows)
     width = widest(list(map(len, texts)), room)
+    keys = list(collection.value) if isinstance(collection.value, dict) else []
     were_cut: list[int] = []
     for index, text in enumerate(texts):
         if len(text) <= width:
             continue
         were_cut.append(index)
         if collection.table is None:
-            texts[index], _ = fitted(collection.items[index], width, depth=1)
+            key = f"{spelled(keys[index])}:" if keys else ""
+            texts[index] = key + fitted(collection.items[index], width - len(key), depth=1)[0]
             continue
         cells = collection.table.cells[index]
         given = shares(list(map(len, cells)), width - len(cells))

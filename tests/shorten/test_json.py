@@ -331,6 +331,17 @@ def test_an_object_that_is_used_like_an_array() -> None:
     assert "node_modules/p7,1.7.0,false" in shorter.text.split("\n")
 
 
+def test_a_long_entry_keeps_its_key() -> None:
+    value: dict[str, Any] = {f"message.{n}": f"text {n}" for n in range(150)}
+    value["message.7"] = "word " * 900
+    shortened = shorten(json.dumps(value), 2000)
+    assert shortened.unit == "entries"
+    assert shortened.kept + shortened.dropped == 150
+    assert '"message.0":"text 0"' in shortened.text.split("\n")
+    if "1 more cut" in shortened.text.split("\n")[0]:
+        assert '"message.7":"word word' in shortened.text
+
+
 def test_records_in_arrays_are_rows_under_their_place() -> None:
     legs = [
         [{"flight": f"H{n}{m}", "from": "SFO", "price": n * m} for m in range(2)] for n in range(9)
