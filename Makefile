@@ -114,7 +114,8 @@ groups := --extra=all --group=dev --group=demo
 .PHONY: constraints
 constraints: | $(UV)
 	@$(uv) lock --quiet --upgrade --python $(PYTHON)
-	@for selection in '$(groups)' '--only-group=openai2' '--only-group=agents' '--only-group=pydantic-ai'; do \
+	@for selection in '$(groups)' '--only-group=openai2' '--only-group=agents' '--only-group=pydantic-ai' \
+		'--only-group=benchmarks'; do \
 		$(UV) export --quiet --frozen --all-packages --no-hashes --no-header --no-annotate --no-emit-workspace $$selection || exit 1; \
 	done > .constraints.new
 	@{ grep '^#' constraints.txt; \

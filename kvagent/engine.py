@@ -64,6 +64,8 @@ _SMALLER = 1
 # What a chat template writes around a message.
 _MESSAGE_TOKENS = 4
 _HEADS = 64
+# So many turns in the beginning are counted twice: by the general tokenizer and by the server.
+_CALIBRATIONS = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -547,9 +549,6 @@ class Engine:
 
     def _learn_refusal(self, turn: Turn, overflow: Overflow) -> None:
         """What a refusal says of the window, and of the estimates that let the prompt out."""
-        estimated, counted = turn.tokens, overflow.prompt_tokens
-        if counted is not None and (counted > estimated or not overflow.at_least):
-            self.meter.correct(estimated, counted)
         self._limits.refused(turn, overflow)
 
     def _tell_if_cut(self, plan: _Plan, expected: int, usage: Usage) -> None:
@@ -585,6 +584,7 @@ class Engine:
             sent.append(Sent(fresh.meaning, fresh.role, fresh.raw, form, fresh.noted, total, own))
         if not plan.broken:
             self._tell_if_cut(plan, total, usage)
+            self._calibrate(turn, usage)
         facts, events = self.meter.finish(
             plan.conversation,
             _facts_before(turn),
@@ -657,6 +657,16 @@ class Engine:
             while len(self._heads) > _HEADS:
                 self._heads.pop(next(iter(self._heads)), None)
         return int(tokens * self.meter.scale)
+
+    def _calibrate(self, turn: Turn, usage: Usage) -> None:
+        """Compare the estimates that decide about room with what the server counted."""
+        known = turn.past is turn.tree.root or turn.past.facts is not None
+        if usage.prompt_tokens is None or not turn.tail or not known or turn.revised:
+            return
+        weighed = all(fresh.weighed is not None for fresh in turn.tail)
+        if weighed or self.meter.calibrated < _CALIBRATIONS:
+            grown = usage.prompt_tokens - turn.past_tokens
+            self.meter.calibrate(sum(map(turn.weight, turn.tail)), grown)
 
     def _own_call(self, counts: Mapping[str, Any]) -> None:
         if counts:

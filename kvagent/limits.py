@@ -35,13 +35,16 @@ class Limits:
         """What a request may take that was refused, or broken off, when it was sent before."""
         return self._refused.get(digest(raw)) if self._refused else None
 
-    def refused(self, turn: Turn, overflow: Overflow) -> int:
-        """Learn from a refusal; returns the tokens that the request may take when sent again."""
-        window = overflow.window
+    def refused(self, turn: Turn, overflow: Overflow) -> None:
+        """Learn from a refusal what the request, and others like it, may take when sent again."""
+        window, estimated, counted = overflow.window, turn.tokens, overflow.prompt_tokens
         if window is None:
-            limit = int(_SMALLER * (overflow.prompt_tokens or turn.tokens))
+            limit = int(_SMALLER * estimated)
         else:
-            limit = self._windows[turn.request.model] = window
+            self._windows[turn.request.model] = window
+            limit = window
+            if counted is not None and counted > estimated:  # it was longer than thought
+                limit = window * estimated // counted
         self._refused[digest(turn.request.raw)] = limit
         while len(self._refused) > _REFUSED:
             self._refused.popitem(last=False)

@@ -44,8 +44,12 @@ class Meter:
         self.account = Account()
         self._timings = Timings()
         self.scale = 1.0
-        """Tokens of this server for one of the general tokenizer, which counts where it must be
-        known before sending how long a prompt is."""
+        """Tokens of this server, at most, for one of the general tokenizer, which counts where it
+        must be known before sending how long a prompt is."""
+        self.calibrated = 0
+        """How often the scale was compared with the server's counts."""
+        self._mean = 1.0
+        self._deviation = 0.0
         self._lock = Lock()
         self.turns = 0
         self.prompt_tokens = 0
@@ -68,11 +72,22 @@ class Meter:
         """Share of prompt tokens that the server took from its cache; None while it says none."""
         return self.cached_tokens / self._told_of if self._told_of else None
 
-    def correct(self, estimated: int, counted: int) -> None:
-        """Learn from a count of a whole prompt that was ``estimated`` before it was sent."""
-        if estimated > 0 and counted > 0:
-            low, high = _SCALES
-            self.scale = min(max(self.scale * counted / estimated, low), high)
+    def calibrate(self, estimated: int, counted: int) -> None:
+        """Learn from a server's count of what was ``estimated`` with the scale of this moment."""
+        if estimated <= 0 or counted <= 0:
+            return
+        low, high = _SCALES
+        with self._lock:
+            seen = min(max(self.scale * counted / estimated, low), high)
+            if not self.calibrated:
+                self._mean, self._deviation = seen, abs(seen - 1.0) / 2
+            else:
+                off = seen - self._mean
+                self._mean += _LEARNING * off
+                self._deviation += _LEARNING * (abs(off) - self._deviation)
+            self.calibrated += 1
+            # As for timeouts in TCP: so far above the mean that it is seldom too little.
+            self.scale = min(self._mean + 2 * self._deviation, high)
 
     def tokens(self, part: Part, sent: bytes) -> int:
         """Estimated tokens of what was sent, by what the server's counts taught of its part."""

@@ -247,6 +247,8 @@ class Evict(_Model):
         return min(window // 4, isqrt(_long(window) * tokens))
 
 
+# About what the instruction for a narrative takes, in tokens.
+_INSTRUCTION = 700
 # What is a long result where the window is not known: some 8,000 characters of prose.
 _LONG = 2_000
 
@@ -296,6 +298,14 @@ class Compact(_Model):
     """How long a narrative may be."""
     background: bool = True
     """Ask for the narrative before it is needed, while the agent goes on."""
+
+    def narrative_tokens(self, window: int) -> int:
+        """How long a narrative may be in a window."""
+        return min(self.max_tokens, window // 8)
+
+    def call_tokens(self, window: int) -> int:
+        """What the call for a narrative needs behind the prompt: instruction and answer."""
+        return _INSTRUCTION + self.narrative_tokens(window)
 
 
 class Recall(_Model):
@@ -387,13 +397,16 @@ class Policy(_Model):
     memory_bytes: Annotated[int, Field(gt=0)] = 256 * 1024 * 1024
     """What the conversations held in memory may weigh; the least recently used go first."""
 
-    def room(self, window: int, reply: int | None = None) -> int:
+    def room(self, window: int, reply: int | None = None, *, narrated: bool = False) -> int:
         """Tokens that a prompt may have, so that a reply of at most ``reply`` has room as well.
 
         Where the request does not say how long the reply may be, a twentieth of the window is
         kept. Who allows a reply as long as the window does not mean to have no prompt.
+        ``narrated``: the call for a narrative has to fit behind the prompt as well.
         """
         kept = window // 20 if reply is None else reply
+        if narrated and self.compact is not None:
+            kept = max(kept, self.compact.call_tokens(window))
         # A prompt that fills the window to the last token is refused.
         return window - min(max(kept, 0), window // 2) - 1
 

@@ -124,16 +124,16 @@ class Line:
 
     @property
     def slope(self) -> float | None:
-        """How much y grows with x; None where that cannot be told from chance.
+        """How much y grows with x at least; None where that cannot be told from chance.
 
-        It must be above 0 by two of its standard errors.
+        Two of its standard errors are taken off: what is paid for too early is paid for certain.
         """
         if self.points < _POINTS or self.xx <= 0:
             return None
         slope = self.xy / self.xx
         unexplained = max(0.0, self.yy - slope * self.xy)
         error = math.sqrt(unexplained / (self.points - 2) / self.xx)
-        return slope if slope > 2 * error else None
+        return slope - 2 * error if slope > 2 * error else None
 
 
 @dataclass(frozen=True, slots=True)

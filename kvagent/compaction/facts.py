@@ -27,6 +27,7 @@ REPLACED = "[replaced later]"
 
 _LONGEST_MESSAGE = 8_000  # characters kept of one message of the user's
 _LONGEST_COMMAND = 300
+_MOST_SENTENCES = 1_000  # of one message that are looked at
 
 Range = tuple[int | None, int | None]
 
@@ -248,6 +249,10 @@ class _Fold:
             return
         said_before = len(self.said)
         sentences = sentences_of(text)
+        if (
+            len(sentences) > _MOST_SENTENCES
+        ):  # a paste; what the user says of it stands at an end of it
+            sentences = sentences[: _MOST_SENTENCES // 2] + sentences[-_MOST_SENTENCES // 2 :]
         if role == "user":
             kept = shorten(text, _LONGEST_MESSAGE, handle=handle).text
             self.said.append(Said(said_before + 1, kept, handle if kept != text else None))

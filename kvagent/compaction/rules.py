@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import Literal
 
 from kvagent.compaction.words import word_set
@@ -94,6 +95,7 @@ def kind_of(sentence: str) -> Kind | None:
     return "rule" if _RULE.search(sentence) or _LIFTS.search(sentence) else None
 
 
+@lru_cache(maxsize=4096)
 def subject_of(sentence: str) -> frozenset[str]:
     """What a sentence is about: its words, without those that bind, deny or count."""
     counted = _QUANTITY.sub(lambda found: found["than"], sentence)

@@ -185,7 +185,12 @@ _REPLACEMENTS = (
         rf"(?:but|it(?:'s|\s+is)(?:\s+now)?|now|instead|use)\s+(?P<new>{_THING})",
         re.IGNORECASE,
     ),
-    re.compile(rf"(?P<old>{_THING})\s*(?:->|→|=>)\s*(?P<new>{_THING})"),
+    re.compile(rf"(?=.*(?:->|→|=>))(?P<old>{_THING})\s*(?:->|→|=>)\s*(?P<new>{_THING})"),
+)
+_HINTS = re.compile(  # found faster than any of them
+    r"instead|rather|place of|lieu|over|not|n't|replace|swap|exchange|from|change|switch|longer|forget"
+    r"|drop|scratch|->|→|=>",
+    re.IGNORECASE,
 )
 _QUALIFIER = re.compile(
     rf"\b(?:for|in|on|of|under|within|at)\s+(?:{_DETERMINER}\s+)?(?P<what>[A-Za-z][\w-]*(?:\s+[A-Za-z][\w-]*)?)",
@@ -259,6 +264,8 @@ def value_of_it(sentence: str) -> str | None:
 def replacements_in(sentence: str) -> Iterator[tuple[str, str]]:
     """Old and new of each "X instead of Y"."""
     if sentence.endswith(("?", "？")):
+        return
+    if _HINTS.search(sentence) is None:
         return
     for pattern in _REPLACEMENTS:
         for match in pattern.finditer(sentence):

@@ -43,7 +43,8 @@ class Density:
         dearest = map((1 + selection.gap).__add__, selection.sizes)
         self._densities = list(map(truediv, self._bounds, dearest))
         # The best last. Pieces that tell less than was thought, or more, are in the heap instead.
-        self._rest = sorted(compress(count(), self._bounds), key=self._densities.__getitem__)
+        some = compress(count(), self._bounds)
+        self._rest = sorted(some, key=self._densities.__getitem__, reverse=True)[::-1]
         self._heap: list[_Entry] = []
         self._delays = 2 * len(self._rest)  # keeps the work linear, whatever the text
 

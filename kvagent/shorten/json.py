@@ -272,7 +272,8 @@ def _cut_cell(cell: str, room: int) -> str:
 def _labels(collection: _Collection) -> Labels | None:
     """The column that names the rows: its cells are short, and no two are the same."""
     if collection.table is None:
-        return None
+        keys = list(collection.value) if isinstance(collection.value, dict) else []
+        return Labels("key", keys) if keys else None
     columns = collection.table.columns
     order = sorted(
         range(len(columns)),

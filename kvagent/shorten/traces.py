@@ -14,7 +14,7 @@ _FIRST_FRAMES = 3
 _OWN_FRAMES = 5  # so many more, of those in the program's own files
 
 _PYTHON = "Traceback (most recent call last):"
-_PYTHON_FRAME = re.compile(r'\s*(?:[|+ ]+)?File "[^"]*", line \d+')
+_PYTHON_FRAME = re.compile(r'[\s|+]*File "[^"]*", line \d+')
 _AT_FRAME = re.compile(r"\s+at (?:.+[:(.]|<anonymous>)|\s+\.\.\. \d+ more")
 _FOREIGN = re.compile(
     r"site-packages|dist-packages|node_modules|lib/python\d|<frozen|node:internal|\binternal/"

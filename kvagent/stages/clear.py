@@ -114,7 +114,7 @@ def _priced(turn: Turn, policy: Clear) -> tuple[Rent, bool]:
     return due(
         turn.rent,
         removable=turn.swept.removable,
-        behind=turn.past_tokens - turn.swept.front,
+        behind=max(0, turn.past_tokens - turn.swept.front - turn.swept.removable),
         kept=turn.past_tokens - spared,
         carry=carry,
     )

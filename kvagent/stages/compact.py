@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
 # Where what cannot be cleared fills more of the room than this, clearing would soon be due again.
 _CROWDED = 0.5
-# About what the instruction for a narrative takes, in tokens.
-_INSTRUCTION = 1_000
+# Results of more tokens than this get a handle when they leave.
+_RECALLED = 100
 # So many turns before there is no room for it any more, a narrative is asked for in the background.
 _AHEAD = 4
 # Seconds that a turn waits for one that is being written.
@@ -157,7 +157,7 @@ def ahead(turn: Turn, growth: float) -> tuple[bytes, Writing] | None:
     if policy is None or not policy.background or turn.summaries.summarize is None:
         return None
     room = turn.room
-    if room is None or turn.past_tokens + _INSTRUCTION + policy.max_tokens + _AHEAD * growth < room:
+    if room is None or turn.past_tokens + _AHEAD * growth < room:
         return None
     standing = turn.standing()
     clearing = turn.policy.clear
@@ -185,7 +185,7 @@ def has_room(turn: Turn, tokens: int) -> bool:
     policy = turn.policy.compact
     if policy is None or turn.window is None:
         return False
-    return tokens + _INSTRUCTION + policy.max_tokens <= turn.window
+    return tokens + policy.call_tokens(turn.window) <= turn.window
 
 
 def writing(turn: Turn, body: Mapping[str, Any], old: Sequence[Standing]) -> Writing:
@@ -202,7 +202,7 @@ def writing(turn: Turn, body: Mapping[str, Any], old: Sequence[Standing]) -> Wri
         source,
         facts_until(turn, old[-1].index),
         budget=record_tokens(turn, policy),
-        max_tokens=policy.max_tokens,
+        max_tokens=policy.narrative_tokens(turn.window or policy.max_tokens * 8),
         count_tokens=turn.count_tokens,
         known="\n".join(map(shown, messages)),
     )
@@ -233,7 +233,7 @@ def facts_until(turn: Turn, index: int) -> Facts:
     for each in turn.originals():
         if each.index > index:
             break
-        if each.role == "tool" and each.tokens > _INSTRUCTION // 10:
+        if each.role == "tool" and each.tokens > _RECALLED:
             handles[len(messages)] = turn.store_original(shown(each.came))
         messages.append(each.came)
     return facts_of(messages[1:], handles={at - 1: handle for at, handle in handles.items()})

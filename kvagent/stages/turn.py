@@ -160,7 +160,8 @@ class Turn:
             return None
         said = (self.request.body.get(key) for key in ("max_completion_tokens", "max_tokens"))
         reply = next((n for n in said if isinstance(n, int) and not isinstance(n, bool)), None)
-        return self.policy.room(self.window, reply)
+        narrated = self.summaries.summarize is not None
+        return self.policy.room(self.window, reply, narrated=narrated)
 
     def standing(self) -> list[Standing]:
         """All messages behind the head as they would go out now; costs as much as the history."""
