@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass
 from typing import Any
 
+from kvagent.chat import shown
 from kvagent.clearing.passages import Place, arguments_at, replaced, texts_at
 from kvagent.clearing.room import Candidate, divide
 from kvagent.clearing.superseded import REPEAT, SUPERSEDED, answered, superseded
@@ -50,13 +51,18 @@ class _Passage:
     place: Place
     text: str
     """As the agent sends it."""
-    tokens: float
-    """What it takes as it stands."""
+    now: str
+    """As it stands."""
     rate: float
     """Tokens of a character."""
     reason: str
     note: str
     """What was told the model at its end, beside what the agent sent."""
+
+    @property
+    def tokens(self) -> float:
+        """What it takes as it stands."""
+        return len(self.now) * self.rate
 
 
 def plan(
@@ -151,11 +157,14 @@ def _long(
     position: int, each: Standing, texts: Iterator[tuple[Place, str]], reason: str
 ) -> Iterator[_Passage]:
     now = dict(_texts(each.sent))
-    # All of a message's texts have about as many tokens a character.
-    rate = each.tokens / max(1, sum(map(len, now.values())))
+    # All that is shown of a message has about as many tokens a character.
+    rate = each.tokens / max(1, len(shown(each.sent)))
     for place, text in texts:
-        if place in now and (tokens := len(now[place]) * rate) > 2 * _MARKER_TOKENS:
-            yield _Passage(position, place, text, tokens, rate, reason, _note(text, now[place]))
+        if place not in now:
+            continue
+        passage = _Passage(position, place, text, now[place], rate, reason, _note(text, now[place]))
+        if passage.tokens > 2 * _MARKER_TOKENS:
+            yield passage
 
 
 def _note(came: str, now: str) -> str:
@@ -194,11 +203,13 @@ def _forms(
     room = _at_most(passages) - free
     for _ in range(_TRIES):
         divide(shared, whole, max(0.0, room))
-        freed = {
-            passage: passage.tokens - count_tokens(candidate.reads(_A_HANDLE))
-            for passage, candidate in candidates.items()
+        texts = {p: candidate.reads(_A_HANDLE) + p.note for p, candidate in candidates.items()}
+        freed = {p: p.tokens - count_tokens(text) for p, text in texts.items()}
+        forms = {
+            p: candidates[p]
+            for p, text in texts.items()
+            if freed[p] > _MARKER_TOKENS and len(text) < len(p.now)
         }
-        forms = {p: candidates[p] for p in passages if freed[p] > _MARKER_TOKENS}
         lacking = free - sum(freed[passage] for passage in forms)
         if lacking <= 0 or room <= 0:
             break

@@ -9,8 +9,10 @@ names worth most for their length first.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from heapq import heapify, heappop, heappush
+from itertools import accumulate
+from operator import sub
 
 from kvagent.shorten.clean import clean
 from kvagent.shorten.identifiers import LINE_END, identifiers, weights_of, words_of
@@ -66,6 +68,12 @@ class Candidate:
         """The words of a piece."""
         return self.words[self._ends[piece - 1] + 1 if piece else 0 : self._ends[piece]]
 
+    def weights_of_pieces(self, weights: Mapping[str, int]) -> Iterator[int]:
+        """The sum of the weights of the words of each piece."""
+        sums = list(accumulate(map(weights.__getitem__, self.words)))
+        until = [sums[end] for end in self._ends]
+        return map(sub, until, [0, *until])
+
     def cost(self, piece: int) -> float:
         """Tokens that it takes to let a piece stand."""
         cost = max(1, self.selection.cost(piece)) * self.rate
@@ -119,10 +127,11 @@ def divide(
     left = room - for_names
     if ends:
         left = _take_ends(candidates, weights, left)
-    left = for_names + _take_lines(candidates, weights, left)
+    lines = _Lines(candidates, weights)
+    left = for_names + lines.take(left)
     unused = left - sum(cost for _, _, cost in _names(candidates, weights))
     if unused > 0:  # so few names are left that more lines can stand
-        left += _take_lines(candidates, weights, unused) - unused
+        left += lines.take(unused) - unused
     left = _list_names(candidates, weights, left)
     for each in reversed(candidates):
         rest = len(each.text) * each.rate - each.used
@@ -140,40 +149,46 @@ def _take_ends(candidates: Sequence[Candidate], weights: dict[str, int], room: f
     return room
 
 
-def _take_lines(candidates: Sequence[Candidate], weights: dict[str, int], room: float) -> float:
-    """Returns the room that is left."""
-    weight = weights.__getitem__
+class _Lines:
+    """The lines that do not stand, the most telling for their length first."""
 
-    def worth(candidate: Candidate, piece: int) -> int:
-        return sum(map(weight, set(candidate.words_in(piece))))
+    def __init__(self, candidates: Sequence[Candidate], weights: dict[str, int]) -> None:
+        self._candidates = candidates
+        self._weights = weights
+        # At first what each can be worth for a token at most: its words may stand elsewhere when
+        # it is its turn.
+        self._heap: list[tuple[float, int, int]] = [
+            (-bound / candidate.cost(piece), -number, piece)
+            for number, candidate in enumerate(candidates)
+            for piece, bound in enumerate(candidate.weights_of_pieces(weights))
+            if bound
+        ]
+        heapify(self._heap)
 
-    # At first what each piece can be worth for a token at most: its words may stand elsewhere when
-    # it is its turn.
-    heap: list[tuple[float, int, int]] = []
-    for number, candidate in enumerate(candidates):
-        for piece in range(len(candidate)):
-            bound = sum(map(weight, candidate.words_in(piece)))
-            if bound:
-                heap.append((-bound / candidate.cost(piece), -number, piece))
-    heapify(heap)
-    missed = 0
-    while heap and missed < _MISSES:
-        _, place, piece = heappop(heap)
-        candidate = candidates[-place]
-        if piece in candidate.selection or not (value := worth(candidate, piece)):
-            continue
-        cost = candidate.cost(piece)
-        entry = (-value / cost, place, piece)
-        if heap and entry > heap[0]:
-            heappush(heap, entry)
-        elif cost > room:
-            missed += 1
-        else:
-            room -= candidate.take(piece, weights)
-            for near in (piece - 1, piece + 1):  # cheaper now: it needs no gap of its own
-                if 0 <= near < len(candidate) and near not in candidate.selection:
-                    heappush(heap, (-worth(candidate, near) / candidate.cost(near), place, near))
-    return room
+    def take(self, room: float) -> float:
+        """Returns the room that is left."""
+        heap, missed = self._heap, 0
+        while heap and missed < _MISSES:
+            _, place, piece = heappop(heap)
+            candidate = self._candidates[-place]
+            if piece in candidate.selection or not (worth := self._worth(candidate, piece)):
+                continue
+            cost = candidate.cost(piece)
+            entry = (-worth / cost, place, piece)
+            if heap and entry > heap[0]:
+                heappush(heap, entry)
+            elif cost > room:
+                missed += 1
+            else:
+                room -= candidate.take(piece, self._weights)
+                for near in (piece - 1, piece + 1):  # cheaper now: it needs no gap of its own
+                    if 0 <= near < len(candidate) and near not in candidate.selection:
+                        density = self._worth(candidate, near) / candidate.cost(near)
+                        heappush(heap, (-density, place, near))
+        return room
+
+    def _worth(self, candidate: Candidate, piece: int) -> int:
+        return sum(map(self._weights.__getitem__, set(candidate.words_in(piece))))
 
 
 def _list_names(candidates: Sequence[Candidate], weights: dict[str, int], room: float) -> float:
