@@ -30,8 +30,8 @@ _STAMP = re.compile(
 )
 _OUTPUT = re.compile(
     r"^(?:=+ (?:test session starts|FAILURES|short test summary)|> \S+@\d|npm (?:ERR!|error|WARN)"
-    r"|\s*Compiling \S+ v\d|test result: |(?:PASS|FAIL) \S+|make(?:\[\d+\])?: |\S+: \*\*\* "
-    r"|\[\d+/\d+\] |Step \d+/\d+|\s*✓ |\s*✗ |ok \d+ |not ok \d+ |--- (?:FAIL|PASS): |=== RUN "
+    r"|[ \t]*Compiling \S+ v\d|test result: |(?:PASS|FAIL) \S+|make(?:\[\d+\])?: |\S+: \*\*\* "
+    r"|\[\d+/\d+\] |Step \d+/\d+|[ \t]*[✓✗] |ok \d+ |not ok \d+ |--- (?:FAIL|PASS): |=== RUN "
     r"|Process exited with code|Exit code:? \d|\[ERROR\] |BUILD (?:FAILED|SUCCESS)"
     r"|\S+\(\d+,\d+\): error|\S+:\d+:\d+: (?:error|warning)|error(?:\[E\d+\])?: |##\[)",
     re.MULTILINE,
