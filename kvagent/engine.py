@@ -20,7 +20,6 @@ from kvagent.backends import (
     PROMPT_KEYS,
     Fetch,
     Fetched,
-    Overflow,
     Server,
     Usage,
     learn,
@@ -59,8 +58,6 @@ from kvagent.weight import kv_bytes
 
 logger = logging.getLogger("kvagent")
 
-# How often a request that was refused as too long is made smaller and sent again.
-_SMALLER = 1
 # What a chat template writes around a message.
 _MESSAGE_TOKENS = 4
 _HEADS = 64
@@ -162,14 +159,12 @@ class Engine:
             return _settle_nothing
         plan, call = ready
         answer = yield call
-        for _ in range(_SMALLER):
-            if answer.status < 400:
-                break
-            smaller = yield from self._smaller(plan, body, session, answer)
-            if smaller is None:
-                break
-            plan, call = smaller
-            answer = yield call
+        if self._is_too_long(plan, answer):
+            smaller = yield from self._smaller(plan, body, session)
+            if smaller is not None:
+                plan, call = smaller
+                answer = yield call
+                self._is_too_long(plan, answer)
         if answer.status >= 400:
             if answer.status == 503:  # still loading: it will say more of itself later
                 self._to_probe = self.policy.probe
@@ -229,7 +224,7 @@ class Engine:
         further = replace(plan, form=plan.form.with_more(asked.messages), events=[])
         answer = yield self._call(further, plan.turn.request.raw)
         if answer.status >= 400:
-            self._tell_overflow(plan, answer.status, answer.error)
+            self._is_too_long(plan, answer)
             return _settle_nothing
         return self._settling(plan, asked)
 
@@ -247,21 +242,23 @@ class Engine:
             self._emit(Bypassed("an error inside kvagent", error))
         return None
 
-    def _smaller(
-        self, plan: _Plan, body: bytes, session: str | None, answer: Answer
-    ) -> Generator[Ask, Any, tuple[_Plan, Call] | None]:
-        """After a refusal because it is too long: the request made smaller, if it can be."""
+    def _is_too_long(self, plan: _Plan, answer: Answer) -> bool:
+        """Whether a request was refused as too long; what that teaches is kept."""
         try:
-            overflow = self._tell_overflow(plan, answer.status, answer.error)
-            if overflow is None or self.policy.mode != "full":
-                return None
-            self._learn_refusal(plan.turn, overflow)
+            return answer.status >= 400 and self._refused(plan, answer.status, answer.error)
         except Exception as error:
             logger.exception("kvagent failed on a refusal; the caller has it unchanged")
             self._emit(Bypassed("an error inside kvagent", error))
+            return False
+
+    def _smaller(
+        self, plan: _Plan, body: bytes, session: str | None
+    ) -> Generator[Ask, Any, tuple[_Plan, Call] | None]:
+        """A request that was refused as too long made smaller; None where it cannot be."""
+        if self.policy.mode != "full":
             return None
         smaller = yield from self._ready(body, session)
-        if smaller is None or smaller[1].body == plan.form.body:
+        if smaller is None or len(smaller[0].form.body) >= len(plan.form.body):
             return None
         return smaller
 
@@ -538,27 +535,37 @@ class Engine:
 
     # -- settling
 
-    def _tell_overflow(
-        self, plan: _Plan, status: int, body: bytes | dict[str, Any]
-    ) -> Overflow | None:
+    def _refused(self, plan: _Plan, status: int, body: bytes | dict[str, Any]) -> bool:
+        """Whether an answer says that the request was too long: told, and learned from."""
         overflow = overflow_of(status, body)
-        if overflow is not None:
-            prompt, window = overflow.prompt_tokens, overflow.window
-            self._emit(Overflowed(plan.conversation, status, prompt, overflow.at_least, window))
-        return overflow
+        if overflow is None:
+            return False
+        prompt, window = overflow.prompt_tokens, overflow.window
+        self._emit(Overflowed(plan.conversation, status, prompt, overflow.at_least, window))
+        self._limits.refused(plan.turn, overflow)
+        return True
 
-    def _learn_refusal(self, turn: Turn, overflow: Overflow) -> None:
-        """What a refusal says of the window, and of the estimates that let the prompt out."""
-        self._limits.refused(turn, overflow)
-
-    def _tell_if_cut(self, plan: _Plan, expected: int, usage: Usage) -> None:
-        if self._limits.cut(plan.turn, expected, usage):
-            window = usage.prompt_tokens
-            self._emit(
-                Overflowed(
-                    plan.conversation, 200, expected, at_least=False, window=window, silent=True
-                )
-            )
+    def _is_cut(self, plan: _Plan, expected: int, usage: Usage) -> bool:
+        """Whether the server cut the front off the prompt without a word; it is told if so."""
+        turn = plan.turn
+        self._limits.answered(turn.request.model, usage)
+        if usage.prompt_tokens is None or usage.prompt_tokens >= expected:
+            return False  # it grew as it should: nothing has to be counted
+        # Without tools, reasoning and what a template writes: these may be left out in good faith.
+        standing = (
+            *turn.request.messages[: turn.request.head_size],
+            *(each.sent for each in turn.standing()),
+        )
+        compared = self.meter.calibrated > 0
+        least = sum(count_tokens(shown(message)) for message in standing)
+        least = int(least * min(1.0, self.meter.scale)) if compared else least
+        if not self._limits.cut(turn, least, usage, compared=compared):
+            return False
+        window = usage.prompt_tokens
+        self._emit(
+            Overflowed(plan.conversation, 200, least, at_least=True, window=window, silent=True)
+        )
+        return True
 
     def _settle(self, plan: _Plan, reply: ChatReply, ttft_s: float | None, asked: _Asked) -> None:
         turn = plan.turn
@@ -567,9 +574,7 @@ class Engine:
             due = turn.past.facts is not None and not plan.broken
             self.server = learn(self.server, reply.counts, hit_due=due)
         if reply.error is not None:
-            overflow = self._tell_overflow(plan, 200, {"error": reply.error})
-            if overflow is not None:
-                self._learn_refusal(turn, overflow)
+            self._refused(plan, 200, {"error": reply.error})
         counted = usage.prompt_tokens is not None
         added: dict[Part, int] = {}
         total = turn.past_tokens
@@ -582,8 +587,7 @@ class Engine:
             added[part] = added.get(part, 0) + own
             total += own
             sent.append(Sent(fresh.meaning, fresh.role, fresh.raw, form, fresh.noted, total, own))
-        if not plan.broken:
-            self._tell_if_cut(plan, total, usage)
+        if not plan.broken and not self._is_cut(plan, (total + turn.past_tokens) // 2, usage):
             self._calibrate(turn, usage)
         facts, events = self.meter.finish(
             plan.conversation,
@@ -591,7 +595,7 @@ class Engine:
             added,
             usage,
             ttft_s,
-            self.window,
+            self._limits.window(turn.request.model, self.window),
             again=not turn.tail,
             server=self.server,
             whole=not plan.broken and not turn.revised,

@@ -8,14 +8,15 @@ from kvagent.backends import Overflow, Usage
 from kvagent.fingerprint import digest
 from kvagent.stages import Turn
 
-# A refusal that names no number: this much of the prompt is tried next.
+# A refusal that does not say how long the prompt is: this much of it is tried next.
 _SMALLER = 0.75
-# A prompt that only grew cannot have fewer tokens than before, but for old reasoning that a
-# template drops. So far below what is expected, its front was cut off.
+# So far below what it has by a general tokenizer no prompt is, but one whose front was cut off.
 _CUT = 0.6
-# Without an earlier count there is only another tokenizer's; of Chinese text they differ so much.
+# As long as the two tokenizers were not compared: of Chinese text they differ so much.
 _CUT_AT_FIRST = 0.4
 _LONG = 2_000
+# No window is so small; a chat template may leave out as much, of tools that it does not know.
+_SHORT = 1_000
 _REFUSED = 256
 
 
@@ -38,30 +39,33 @@ class Limits:
     def refused(self, turn: Turn, overflow: Overflow) -> None:
         """Learn from a refusal what the request, and others like it, may take when sent again."""
         window, estimated, counted = overflow.window, turn.tokens, overflow.prompt_tokens
-        if window is None:
-            limit = int(_SMALLER * estimated)
-        else:
+        if window is not None:
             self._windows[turn.request.model] = window
+        if window is None or (overflow.at_least and counted is not None and estimated < counted):
+            limit = int(_SMALLER * min(estimated, window or estimated))
+        else:
             limit = window
             if counted is not None and counted > estimated:  # it was longer than thought
                 limit = window * estimated // counted
         self._refused[digest(turn.request.raw)] = limit
         while len(self._refused) > _REFUSED:
             self._refused.popitem(last=False)
-        return limit
 
-    def cut(self, turn: Turn, expected: int, usage: Usage) -> bool:
+    def cut(self, turn: Turn, least: int, usage: Usage, *, compared: bool) -> bool:
         """Whether a server that answered has cut the front off the prompt, saying nothing.
 
-        ``expected`` are the tokens that the prompt should have. What the server took is then
-        taken for its window.
+        ``least`` is what the prompt has at least, in this server's tokens if the two tokenizers
+        were ``compared``. What the server took is then taken for its window.
         """
         prompt = usage.prompt_tokens
-        if prompt is None or expected < _LONG:
+        if prompt is None or prompt < _SHORT or least < _LONG:
             return False
-        facts = turn.past.facts
-        first = facts is None or facts.prompt_tokens is None
-        if prompt >= (_CUT_AT_FIRST if first else _CUT) * expected:
+        if prompt >= (_CUT if compared else _CUT_AT_FIRST) * least:
             return False
         self._windows[turn.request.model] = prompt + (usage.completion_tokens or 0)
         return True
+
+    def answered(self, model: str, usage: Usage) -> None:
+        """A server that took more than its window was believed to be has another one."""
+        if (usage.prompt_tokens or 0) > self._windows.get(model, usage.prompt_tokens or 0):
+            del self._windows[model]
