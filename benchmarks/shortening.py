@@ -30,6 +30,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
@@ -261,11 +262,13 @@ def shown(results: dict[str, dict[str, Share]], recorded: list[Session], budget:
         title=f"{len(recorded)} sessions, {results_long} results over {budget:,} characters; "
         f"n = {uses} uses, {of_long} of them of what only such results hold",
         title_justify="left",
+        box=SIMPLE_HEAD,
+        pad_edge=False,
     )
     table.add_column("", no_wrap=True)
     for name in ("at-risk", "grounded"):
         for scope in ("pooled", "session", "long"):
-            table.add_column(f"{name}\n{scope}", justify="right", min_width=8)
+            table.add_column(f"{name}\n{scope}", justify="right", no_wrap=True)
     for way, shares in results.items():
         table.add_row(way, *(f"{value:.3f}" for value in figures(shares).values()))
     return table

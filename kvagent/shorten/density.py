@@ -12,7 +12,7 @@ from kvagent.shorten.identifiers import LINE_END, identifiers, weights_of, words
 from kvagent.shorten.selection import Selection
 
 _MISSES = 30  # so many pieces that do not fit: the room is as good as full
-_AS_GOOD = 0.9  # of the best that may be left: not worth to look for a better one
+_AS_GOOD = 0.8  # of the best that may be left: not worth to look for a better one
 
 # Less of its worth the higher it stands in the heap; and the piece.
 _Entry = tuple[float, int]
@@ -70,8 +70,9 @@ class Density:
                 continue
             cost = selection.cost(piece) if selection.gap else selection.sizes[piece]
             density = worth / max(1, cost)
-            best = max(densities[rest[-1]] if rest else 0.0, -heap[0][0] if heap else 0.0)
-            if density < _AS_GOOD * best and self._delays > 0:
+            limit = density / _AS_GOOD
+            better = (rest and densities[rest[-1]] > limit) or (heap and -heap[0][0] > limit)
+            if better and self._delays > 0:
                 self._delays -= 1
                 heappush(heap, (-density, piece))
             elif selection.take(piece, cost):
