@@ -21,6 +21,8 @@ from kvagent.volatile import NOTE
 
 # A marker's tokens: what is not much longer is left alone, and an edit must free as many again.
 _MARKER_TOKENS = 25
+# A text that would keep more than the rest of it stays whole: gaps in it would say less than it did.
+_WORTHWHILE = 0.2
 # Lines that name much have more tokens a character than their text: then there was less room.
 _TRIES = 3
 _REASONS = {"tool": "age", "assistant": "assistant_text", "user": "user_text"}
@@ -208,7 +210,7 @@ def _forms(
         forms = {
             p: candidates[p]
             for p, text in texts.items()
-            if freed[p] > _MARKER_TOKENS and len(text) < len(p.now)
+            if freed[p] > max(_MARKER_TOKENS, _WORTHWHILE * p.tokens) and len(text) < len(p.now)
         }
         lacking = free - sum(freed[passage] for passage in forms)
         if lacking <= 0 or room <= 0:
