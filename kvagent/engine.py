@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Generator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from os import PathLike
 from pathlib import Path
@@ -41,13 +41,21 @@ from kvagent.limits import Limits
 from kvagent.mender import Mender, with_opening, with_switches
 from kvagent.meter import Meter, part_of
 from kvagent.policy import Policy, Recall
-from kvagent.recall import RECALL, TOOL, LostHandle, exchange, is_recalled, visible
+from kvagent.recall import (
+    RECALL,
+    TOOL,
+    LostHandle,
+    asked_of,
+    exchange,
+    is_recalled,
+    visible,
+    without_texts,
+)
 from kvagent.recall import part_of as part_of_text
 from kvagent.recognise import Match, recognise, reopened
 from kvagent.resume import Resumable, Resumables
 from kvagent.seal import check_pairs, head_break, message_break, repairs
 from kvagent.session import current_session
-from kvagent.shorten import shorten
 from kvagent.stages import DEFAULT_STAGES, Fresh, Stage, Turn, compact, echo, pin_head
 from kvagent.stages.compact import ahead
 from kvagent.stores import Store, open_store
@@ -73,6 +81,8 @@ class _Asked:
     shown: str = ""
     """Text that was streamed to the caller before the last of these questions."""
     times: int = 0
+    counts: Mapping[str, Any] = field(default_factory=dict)
+    """What the server counted when the model was asked first: the agent's own request."""
 
 
 def _settle_nothing(reply: ChatReply, ttft_s: float | None) -> None:
@@ -178,8 +188,9 @@ class Engine:
 
         def settle(reply: ChatReply, ttft_s: float | None) -> Flow | None:
             try:
-                if self._is_for_kvagent(reply, asked):
-                    return self._answering(plan, self._answered(plan, reply, asked))
+                if self._is_for_kvagent(plan, reply, asked):
+                    more = self._answered(plan, reply, asked)
+                    return self._answering(plan, more, self._further(plan, more))
                 self._settle(plan, reply, ttft_s, asked)
             except Exception as error:
                 logger.exception("kvagent failed on a reply; the caller has it unchanged")
@@ -188,45 +199,68 @@ class Engine:
 
         return settle
 
-    def _is_for_kvagent(self, reply: ChatReply, asked: _Asked) -> bool:
-        recall = self._answers
-        if recall is None or not reply.complete or asked.times >= recall.max_calls:
+    def _answers(self, turn: Turn) -> Recall | None:
+        """How calls of ``kvagent_recall`` are answered here; None where the agent does it."""
+        recall = self.policy.recall if turn.view.has_own_tool else None
+        return recall if recall is not None and recall.answer == "kvagent" else None
+
+    def _is_for_kvagent(self, plan: _Plan, reply: ChatReply, asked: _Asked) -> bool:
+        recall = self._answers(plan.turn)
+        if recall is None or not reply.complete or asked.times > recall.max_calls:
             return False
         return len(reply.messages) == 1 and is_recalled(reply)
 
-    @property
-    def _answers(self) -> Recall | None:
-        """How calls of ``kvagent_recall`` are answered here; None where the agent does it."""
-        recall = self.policy.recall if self.policy.mode == "full" else None
-        return recall if recall is not None and recall.answer == "kvagent" else None
-
     def _answered(self, plan: _Plan, reply: ChatReply, asked: _Asked) -> _Asked:
         """The model's question and the answer, beside those before."""
-        self._own_call(reply.counts)
-        message = reply.messages[0]
+        message, policy = reply.messages[0], self.policy.recall
+        assert policy is not None
+        if asked.times:
+            self._own_call(reply.counts)
+        most = policy.max_tokens
+        left = self._room_left(plan.turn, reply)
+        if left is not None:
+            most = min(most, left // len(asked_of(message)))
 
         def recall(handle: str, **part: str) -> str:
+            if asked.times >= policy.max_calls:
+                raise ValueError("that was asked often enough: go on with what you have")
             return self.recall(handle, namespace=plan.namespace, **part)
 
-        told = exchange(message, recall, self._fit)
+        def room(text: str) -> int:
+            tokens = count_tokens(text)
+            return len(text) if tokens <= most else len(text) * max(0, most) // tokens
+
+        told = exchange(message, recall, room)
         shown = text_of(message) if plan.turn.request.body.get("stream") else ""
-        return _Asked((*asked.messages, *told), asked.shown + shown, asked.times + 1)
+        counts = asked.counts if asked.times else reply.counts
+        return _Asked((*asked.messages, *told), asked.shown + shown, asked.times + 1, counts)
 
-    def _fit(self, text: str) -> str:
-        """A recalled text as far as the policy allows."""
-        assert self.policy.recall is not None
-        most = self.policy.recall.max_tokens
-        tokens = count_tokens(text)
-        return text if tokens <= most else shorten(text, len(text) * most // tokens).text
+    def _room_left(self, turn: Turn, reply: ChatReply) -> int | None:
+        """Tokens that the prompt may have beside those it has, the reply among them; None: any."""
+        usage = usage_of(reply.counts) if reply.counts else None
+        if turn.room is None or usage is None or usage.prompt_tokens is None:
+            return None
+        left = turn.room - usage.prompt_tokens - (usage.completion_tokens or 0)
+        return int(left / max(1.0, self.meter.scale))
 
-    def _answering(self, plan: _Plan, asked: _Asked) -> Flow:
+    def _further(self, plan: _Plan, asked: _Asked) -> Call:
         """The same request again, with what the model asked and was told behind it."""
         further = replace(plan, form=plan.form.with_more(asked.messages), events=[])
-        answer = yield self._call(further, plan.turn.request.raw)
-        if answer.status >= 400:
-            self._is_too_long(plan, answer)
-            return _settle_nothing
-        return self._settling(plan, asked)
+        return self._call(further, plan.turn.request.raw)
+
+    def _answering(self, plan: _Plan, asked: _Asked, call: Call) -> Flow:
+        """The call that tells the model what it asked for."""
+        answer: Answer | None = None
+        try:
+            answer = yield call
+            if self._is_too_long(plan, answer):
+                asked = replace(asked, messages=without_texts(asked.messages))
+                answer = yield self._further(plan, asked)
+        finally:
+            if answer is None or answer.status >= 400:
+                # The caller gets no reply, but the server has the prompt.
+                self._settling(plan, _Asked())(ChatReply(counts=dict(asked.counts)), None)
+        return _settle_nothing if answer.status >= 400 else self._settling(plan, asked)
 
     def _ready(
         self, body: bytes, session: str | None
@@ -479,6 +513,7 @@ class Engine:
                 edit.detail,
                 edit.freed_tokens,
                 edit.cost_tokens,
+                edit.expected_tokens,
             )
             for edit in (*repairs(turn, match, raws), *turn.edits)
         ]
@@ -530,7 +565,7 @@ class Engine:
         if opened is not switched:
             plan.events.append(Edited(plan.conversation, "mend", "system_message", 0))
         body = added(opened, fields)
-        withheld = frozenset((RECALL,)) if self._answers is not None else frozenset()
+        withheld = frozenset((RECALL,)) if self._answers(plan.turn) else frozenset()
         return Call(body, form.changed or body is not form.body, headers, withheld)
 
     # -- settling
@@ -582,12 +617,21 @@ class Engine:
             total = added["head"] = self._tokens("head", _head_bytes(turn.head), counted)
         sent: list[Sent] = []
         for fresh in turn.tail:
-            form, part = fresh.sent, part_of(fresh.role)
+            form, part = fresh.form, part_of(fresh.role)
             own = self._tokens(part, form, counted) if counted else turn.weight(fresh)
             added[part] = added.get(part, 0) + own
             total += own
-            sent.append(Sent(fresh.meaning, fresh.role, fresh.raw, form, fresh.noted, total, own))
-        if not plan.broken and not self._is_cut(plan, (total + turn.past_tokens) // 2, usage):
+            own += sum(map(self._weigh, fresh.before))  # counted with the turn before already
+            sent.append(
+                Sent(fresh.meaning, fresh.role, fresh.raw, fresh.sent, fresh.noted, total, own)
+            )
+        self._account(plan, usage_of(asked.counts) if asked.counts else usage, added)
+        if asked.times:
+            self._own_call(reply.counts)
+            told = sum(map(self._weigh, asked.messages))
+            added["tool"] = added.get("tool", 0) + told
+            total += told
+        elif not plan.broken and not self._is_cut(plan, (total + turn.past_tokens) // 2, usage):
             self._calibrate(turn, usage)
         facts, events = self.meter.finish(
             plan.conversation,
@@ -601,8 +645,10 @@ class Engine:
             whole=not plan.broken and not turn.revised,
         )
         facts = replace(facts, rent=turn.rent, swept=turn.swept)
-        if sent and usage.prompt_tokens is not None:
-            sent[-1] = replace(sent[-1], tokens=usage.prompt_tokens)
+        if sent:
+            sent[-1] = replace(
+                sent[-1], tokens=total if usage.prompt_tokens is None else usage.prompt_tokens
+            )
         replies: list[Reply] = []
         if reply.complete:
             seen = visible(reply.messages, asked.shown)
@@ -617,7 +663,6 @@ class Engine:
         record = resumable(plan.form, turn, plan.match, (plan.namespace, plan.session), tip)
         if record is not None:
             self._resumables.keep(record, instead_of=plan.before)
-        self._account(plan, usage, added)
         for event in events:
             self._emit(event)
 

@@ -58,6 +58,9 @@ class Edited:
     """How much shorter the prompt is from now on, about: saved as KV memory on every later turn."""
     cost_tokens: int = 0
     """Cached tokens behind the edit, about, that are prefilled again because of it."""
+    expected_tokens: int | None = None
+    """Prefill that it is expected to save in the turns to come, its cost deducted; None while it is
+    not known what it costs the server to carry a token. Below 0, room alone is why it was made."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -86,6 +86,7 @@ def _apply(
     first = min(cleared, key=lambda one: one.index)
     behind = cached_behind(standing, first.index)
     freed = sum(turn.revise(by_index[one.index], one.message) for one in cleared)
+    cost = max(0, behind - freed)
     reasons = Counter(one.reason for one in cleared)
     turn.edits.append(
         Edit(
@@ -95,7 +96,8 @@ def _apply(
             count=len(cleared),
             detail=", ".join(f"{count} {reason}" for reason, count in sorted(reasons.items())),
             freed_tokens=freed,
-            cost_tokens=max(0, behind - freed),
+            cost_tokens=cost,
+            expected_tokens=turn.expected(freed, cost),
         )
     )
 

@@ -268,6 +268,7 @@ def _replace(
         turn.revise(each, None)
     turn.tiers = tiers
     freed = before - turn.tokens
+    cost = max(0, behind - freed)
     turn.edits.append(
         Edit(
             "compact",
@@ -276,7 +277,8 @@ def _replace(
             count=len(leaving),
             detail="facts and a narrative" if told is not None else "facts alone",
             freed_tokens=freed,
-            cost_tokens=max(0, behind - freed),
+            cost_tokens=cost,
+            expected_tokens=turn.expected(freed, cost),
         )
     )
 

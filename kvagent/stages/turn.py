@@ -21,7 +21,7 @@ from kvagent.flow import Ask
 from kvagent.head import HeadView
 from kvagent.ledger import Tree
 from kvagent.policy import Policy
-from kvagent.pricing import Rent
+from kvagent.pricing import Rent, worth
 from kvagent.revision import Revision
 from kvagent.standing import Standing
 from kvagent.summaries import Summaries
@@ -53,12 +53,18 @@ class Fresh:
         return str(self.incoming["role"])
 
     @property
-    def sent(self) -> bytes:
-        """The bytes that go out; those that came, where nothing was changed."""
+    def form(self) -> bytes:
+        """The bytes of the message alone; those that came, where nothing was changed."""
         if self.left_out:
             return b""
-        form = self.raw if self.message is self.incoming else identity(self.message)
-        return b",".join((*map(identity, self.before), form)) if self.before else form
+        return self.raw if self.message is self.incoming else identity(self.message)
+
+    @property
+    def sent(self) -> bytes:
+        """The bytes that go out."""
+        if self.left_out or not self.before:
+            return self.form
+        return b",".join((*map(identity, self.before), self.form))
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +81,8 @@ class Edit:
     """How much shorter the prompt is from now on."""
     cost_tokens: int = 0
     """Cached tokens behind the edit, which must be prefilled again."""
+    expected_tokens: int | None = None
+    """Prefill that it is expected to save in the turns to come, its cost deducted."""
 
 
 @dataclass(slots=True)
@@ -228,6 +236,18 @@ class Turn:
     def past_before(self) -> int:
         """Estimated tokens of what was last sent, as it was before this turn revised it."""
         return self.past.tokens
+
+    def expected(self, freed: int, cost: int) -> int | None:
+        """Prefill that an edit should save in the turns to come; None: what is carried has no price.
+
+        Below 0 it costs more than it saves, and room alone is why it was made.
+        """
+        carry = self.carry_cost
+        if self.policy.clear is not None and self.policy.clear.carry_cost is not None:
+            carry = self.policy.clear.carry_cost
+        if carry is None:
+            return None
+        return round(worth(freed, cost, carry, self.rent.turns_left))
 
     def revise(self, standing: Standing, message: Mapping[str, Any] | None) -> int:
         """Give a message that stands another form, or none; returns how many tokens that frees.
