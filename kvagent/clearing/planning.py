@@ -75,6 +75,7 @@ def plan(
     keep: int,
     exclude_tools: Collection[str],
     clear_tool_inputs: bool,
+    again: bool = True,
     count_tokens: Callable[[str], int],
     store_original: Callable[[str], str],
 ) -> list[Cleared]:
@@ -87,6 +88,7 @@ def plan(
         keep: so many of the newest tool results stay as they are.
         exclude_tools: the results of these tools stay in any case.
         clear_tool_inputs: whether long texts in the arguments of calls may be cleared.
+        again: whether what was cleared in a turn before may lose more.
         store_original: keeps a text and gives the handle that brings it back.
     """
     free = max(free, must)
@@ -94,7 +96,8 @@ def plan(
         return []
     passages: list[_Passage] = []
     for last_resort in range(_RESORTS + 1):
-        passages = list(_passages(standing, keep, exclude_tools, clear_tool_inputs, last_resort))
+        found = _passages(standing, keep, exclude_tools, clear_tool_inputs, last_resort)
+        passages = [each for each in found if again or not standing[each.position].cleared]
         if _at_most(passages) >= must:
             break
     forms = _forms(standing, passages, free, count_tokens)
@@ -119,9 +122,11 @@ def clearable(
     keep: int,
     exclude_tools: Collection[str],
     clear_tool_inputs: bool,
+    again: bool = True,
 ) -> int:
-    """How many tokens ``plan`` could free at most, user texts left alone."""
-    return int(_at_most(_passages(standing, keep, exclude_tools, clear_tool_inputs)))
+    """How many tokens ``plan`` could free at most, where nothing must be."""
+    passages = _passages(standing, keep, exclude_tools, clear_tool_inputs)
+    return int(_at_most(p for p in passages if again or not standing[p.position].cleared))
 
 
 def _passages(

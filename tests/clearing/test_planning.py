@@ -193,6 +193,15 @@ def test_what_was_cleared_is_not_cleared_again_for_a_little() -> None:
     assert planned(least, ALL, keep=0) == []
 
 
+def test_what_was_cleared_before_is_spared_where_that_is_wanted() -> None:
+    standing = stand(conversation())
+    once = after(standing, planned(standing, 800, keep=1))
+    options: dict[str, Any] = {"keep": 0, "exclude_tools": (), "clear_tool_inputs": True}
+    assert {one.index for one in planned(once, ALL, again=False, **options)} == {9}
+    assert {one.index for one in planned(once, ALL, **options)} > {9}
+    assert clearable(once, again=False, **options) < clearable(once, **options)
+
+
 @pytest.mark.parametrize("rate", [0.5, 2.0])
 def test_estimates_that_are_off_are_made_up_for(rate: float) -> None:
     """Lines full of names may have more tokens a character than the text around them."""
