@@ -52,6 +52,11 @@ class HeadView:
     options: Mapping[str, bytes]
     _systems: dict[frozenset[int], tuple[bytes, ...]] = field(default_factory=dict)
 
+    @property
+    def has_own_tool(self) -> bool:
+        """Whether kvagent's own tool stands behind the agent's."""
+        return self.tools != self.came_tools
+
     def system(self, hidden: frozenset[int]) -> tuple[bytes, ...]:
         """The messages with a placeholder at each of the ``hidden`` places."""
         if not hidden:

@@ -9,6 +9,7 @@ from typing import Any
 import orjson
 
 from kvagent.chat import ChatReply, calls_of
+from kvagent.shorten import shorten
 
 RECALL = "kvagent_recall"
 
@@ -26,7 +27,7 @@ TOOL: Mapping[str, Any] = {
             "properties": {
                 "handle": {"type": "string", "description": "The handle, such as r0123456789ab."},
                 "lines": {"type": "string", "description": "First and last line, such as 120-240."},
-                "query": {"type": "string", "description": "Only lines that hold these words."},
+                "query": {"type": "string", "description": "Only lines that hold this text."},
             },
             "required": ["handle"],
         },
@@ -36,6 +37,11 @@ TOOL: Mapping[str, Any] = {
 
 _LINES = re.compile(r"\s*(\d+)\s*(?:(?:-|–|:|,|to)\s*(\d+)\s*)?")
 _HANDLE = re.compile(r"r[0-9a-f]{12}")
+_NO_ROOM = "there is no room for so much now; ask for fewer lines, or for a query"
+# Fewer characters than this tell nothing.
+_LEAST = 400
+# What the line takes that says how to go on.
+_NOTE = 100
 
 
 class LostHandle(KeyError):
@@ -87,34 +93,85 @@ def part_of(
 
 def is_recalled(reply: ChatReply) -> bool:
     """Whether the model asks kvagent for a text."""
-    return any(_name(call) == RECALL for message in reply.messages for call in calls_of(message))
+    return any(asked_of(message) for message in reply.messages)
 
 
 def exchange(
-    message: Mapping[str, Any], recall: Callable[..., str], fit: Callable[[str], str]
+    message: Mapping[str, Any], recall: Callable[..., str], room: Callable[[str], int]
 ) -> list[Mapping[str, Any]]:
     """The model's question to kvagent, and what it is told.
 
     Other calls made beside it are left out: whoever asks for a text has not read it, and will
-    call again what is still wanted then. ``fit`` shortens what is too long to be told whole.
+    call again what is still wanted then. ``room`` says how many characters of a text can be told.
     """
-    asked = [call for call in calls_of(message) if _name(call) == RECALL]
-    told = [
-        {"role": "tool", "tool_call_id": call.get("id"), "content": _answer(call, recall, fit)}
-        for call in asked
-    ]
+    asked = asked_of(message)
+    told = [_result(call, _answer(call, recall, room)) for call in asked]
     return [{**message, "tool_calls": asked}, *told]
 
 
-def _answer(call: Mapping[str, Any], recall: Callable[..., str], fit: Callable[[str], str]) -> str:
+def asked_of(message: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """The calls of a message that are for kvagent."""
+    return [call for call in calls_of(message) if _name(call) == RECALL]
+
+
+def without_texts(messages: Sequence[Mapping[str, Any]]) -> tuple[Mapping[str, Any], ...]:
+    """The exchanges, with the last of them told that there is no room for what it asked for."""
+    last = max(at for at, message in enumerate(messages) if message["role"] != "tool")
+    refused = ({**message, "content": f"{RECALL}: {_NO_ROOM}"} for message in messages[last + 1 :])
+    return (*messages[: last + 1], *refused)
+
+
+def _result(call: Mapping[str, Any], content: str) -> Mapping[str, Any]:
+    return {"role": "tool", "tool_call_id": call.get("id"), "content": content}
+
+
+def _answer(call: Mapping[str, Any], recall: Callable[..., str], room: Callable[[str], int]) -> str:
     try:
-        arguments = orjson.loads(call["function"]["arguments"])
+        arguments = _arguments(call)
         part = {key: str(arguments[key]) for key in ("lines", "query") if arguments.get(key)}
-        text = recall(_handle(arguments["handle"]), **part)
-    except (KeyError, TypeError, ValueError) as error:
-        reason = str(error) if isinstance(error, (LostHandle, ValueError)) else "handle is missing"
-        return f"kvagent_recall: {reason}"
-    return fit(text) or "kvagent_recall: no line holds that"
+        text = recall(_handle(arguments.get("handle")), **part)
+        if not text:
+            return f"{RECALL}: no line holds that" if part else f"{RECALL}: the text is empty"
+        first = span_of(part["lines"])[0] if "lines" in part else 1
+        return _as_far_as(room(text), text, None if "query" in part else first)
+    except (LostHandle, ValueError) as error:
+        return f"{RECALL}: {error}"
+
+
+def _arguments(call: Mapping[str, Any]) -> Mapping[str, Any]:
+    written = call["function"].get("arguments")
+    try:
+        arguments = orjson.loads(written) if isinstance(written, str) else written
+    except orjson.JSONDecodeError as error:
+        raise ValueError(f"the arguments are not JSON: {error}") from error
+    if not isinstance(arguments, dict):
+        raise ValueError('give the arguments as an object, such as {"handle": "r0123456789ab"}')
+    return arguments
+
+
+def _as_far_as(room: int, text: str, first: int | None) -> str:
+    """A text as far as there is room, with what to ask for next; ``first`` is its first line.
+
+    None where it is a list of lines found.
+    """
+    if len(text) <= room:
+        return text
+    if room < _LEAST:
+        raise ValueError(_NO_ROOM)
+    lines = text.removesuffix("\n").split("\n")
+    room -= _NOTE
+    shown = 0
+    while shown < len(lines) and len(lines[shown]) < room:
+        room -= len(lines[shown]) + 1
+        shown += 1
+    if not shown:  # there are lines longer than all the room
+        return shorten(text, room).text
+    if first is None:
+        note = f"the first {shown} of {len(lines)} lines found; narrow the lines or the query"
+    else:
+        after, last = first + shown, first + len(lines) - 1
+        note = f'lines {first}-{after - 1}; then ask for lines="{after}-{last}"'
+    return f"[kvagent: {note}]\n" + "\n".join(lines[:shown])
 
 
 def _handle(written: object) -> str:
