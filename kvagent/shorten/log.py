@@ -45,6 +45,11 @@ _OUTCOMES = re.compile(
     r"|make(?:\[\d+\])?: \*\*\* |error: could not compile|error: aborting|\s*Finished |npm ERR! code"
     r"|(?:Successfully|Failed) |.*\bexit(?:ed)?(?: with)?(?: code| status)\b|\s*Exit code"
 )
+# What a test expected and what it got: pytest, Jest, Rust, Go.
+_ASSERTED = re.compile(
+    r"E {3,}\S|> {4,}\S|\s*(?:Expected|Received|expected|actual|got|want|left|right)\b.{0,20}?:"
+    r"|\s*● |\s+\S+_test\.go:\d+: |assertion "
+)
 _SAMPLE = 200  # lines
 _STAMPED = 0.3  # so many of them must bear a time or a level
 
@@ -77,13 +82,15 @@ def _wishes(pieces: Pieces) -> Sequence[Wish]:
     texts = pieces.texts
     count = len(texts)
     exits, errors, warnings = reports(texts)
+    asserted = (index for index, text in enumerate(texts) if _ASSERTED.match(text))
+    failures = sorted({*errors, *asserted})
     outcomes = [index for index, text in enumerate(texts) if _OUTCOMES.match(text)]
     return (
         ends(count),
         Wish([*reversed(exits), *reversed(outcomes)], _OUTCOME, through=True),
         Wish(_around((*errors[:1], *errors[-1:]), count), _ERRORS, through=True),
         Wish(trace_lines(texts), _TRACES, through=True),
-        Wish(by_wording(texts, errors), _OTHERS, through=True),
+        Wish(by_wording(texts, failures), _OTHERS, through=True),
         Wish(islice(by_wording(texts, warnings), _MOST_WARNINGS), _WARNINGS, through=True),
         Wish(range(count - 2, 0, -1), _TAIL),
     )

@@ -125,6 +125,22 @@ class TestErrors:
         assert text.count("waiting for the lock") == 1
 
 
+class TestAssertions:
+    @pytest.mark.parametrize(
+        "said",
+        [
+            [">       assert total(cart) == 9", "E       assert 6 == 9", "E        +  where 6 = x"],
+            ["  ● cart › has a total", "    Expected: 9", "    Received: 6"],
+            ["assertion `left == right` failed", "  left: 6", " right: 9"],
+            ["    cart_test.go:14: total: got 6, want 9"],
+        ],
+    )
+    def test_what_a_test_expected_and_what_it_got(self, said: list[str]) -> None:
+        lines = [*chatter(700), *said, *chatter(700, 700), "make: *** [Makefile:3: test] Error 1"]
+        result = shown(lines)
+        assert [line for line in result if line in said] == said
+
+
 class TestTerminal:
     def test_colours_and_progress(self) -> None:
         bar = "\r".join(f"fetching {i:3d}% [{'#' * (i // 10):10}]" for i in range(0, 101, 5))
