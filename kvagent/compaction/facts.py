@@ -27,7 +27,7 @@ REPLACED = "[replaced later]"
 
 _LONGEST_MESSAGE = 8_000  # characters kept of one message of the user's
 _LONGEST_COMMAND = 300
-_MOST_SENTENCES = 1_000  # of one message that are looked at
+_MOST_SENTENCES = 400  # of one message that are looked at
 
 Range = tuple[int | None, int | None]
 

@@ -92,7 +92,7 @@ def kind_of(sentence: str) -> Kind | None:
         return "preference"
     if _GOAL.search(sentence):
         return "goal"
-    return "rule" if _RULE.search(sentence) or _LIFTS.search(sentence) else None
+    return "rule" if _RULE.search(sentence) or lifts(sentence) else None
 
 
 @lru_cache(maxsize=4096)
@@ -103,17 +103,21 @@ def subject_of(sentence: str) -> frozenset[str]:
     return frozenset(_SUFFIX.sub("", word) for word in words if word not in _EMPTY)
 
 
+@lru_cache(maxsize=4096)
+def lifts(sentence: str) -> bool:
+    """Whether a sentence sounds as if it took back what was said before."""
+    return _LIFTS.search(sentence) is not None
+
+
 def replaces(new: str, old: str) -> bool:
     """Whether a later sentence takes the place of an earlier one.
 
     It does if it is about the very same thing, or lifts what the earlier one said.
     """
     before, after = subject_of(old), subject_of(new)
-    if len(before) < 2:
-        return before == after and bool(before) and len(new) < 2 * len(old) + 20
     if before == after:
-        return True
-    return bool(_LIFTS.search(new)) and len(before & after) >= max(2, 0.75 * len(before))
+        return len(before) > 1 or (bool(before) and len(new) < 2 * len(old) + 20)
+    return lifts(new) and len(before) > 1 and len(before & after) >= max(2, 0.75 * len(before))
 
 
 def goal_of(sentence: str) -> frozenset[str] | None:

@@ -14,11 +14,9 @@ _DATA = (
     r"|pre|quote|results?|search[\w-]*|snippet|source|stacktrace|std(?:err|in|out)|[\w-]*-std(?:err|out)"
     r"|text|tool[\w-]*|traceback|transcript|web[\w-]*"
 )
-_PASTED = re.compile(
-    r"^[ \t]*(?P<fence>`{3,}|~{3,}).*?(?:^[ \t]*(?P=fence)[ \t]*$|\Z)"
-    rf"|<(?P<tag>{_DATA})(?:\s[^<>]*)?>.*?</(?P=tag)>"
-    r"|^[ \t]*>.*?$",
-    re.DOTALL | re.MULTILINE | re.IGNORECASE,
+_OPENING = re.compile(
+    rf"^[ \t]*(?P<fence>`{{3,}}|~{{3,}})|<(?P<tag>{_DATA})(?:\s[^<>]*)?>|^[ \t]*>.*$",
+    re.MULTILINE | re.IGNORECASE,
 )
 _ITEM = re.compile(r"^\s*(?:[-*+•]|\(?\d{1,3}[.)]|#{1,6})\s+")
 _END = re.compile(r"(?<=[.!?])[\"')\]]?\s+(?=[\"'(\[*`]?[^\W_])|(?<=[。！？])")
@@ -35,7 +33,7 @@ def sentences_of(text: str) -> list[str]:
     A line that ends in a colon stands once more before them, together with the items under it:
     "Never touch:" says nothing without what follows.
     """
-    own = _PASTED.sub("\n", text) if any(mark in text for mark in ("```", "~~~", ">")) else text
+    own = _own(text) if any(mark in text for mark in ("```", "~~~", ">")) else text
     found: list[str] = []
     lines = own.split("\n")
     for number, line in enumerate(lines):
@@ -45,9 +43,33 @@ def sentences_of(text: str) -> list[str]:
     return [sentence for sentence in found if sentence and len(sentence) <= LONGEST]
 
 
+def _own(text: str) -> str:
+    """The text with a line feed for each pasted part."""
+    kept: list[str] = []
+    start = at = 0
+    unclosed: set[str] = set()  # what has no end behind one place has none behind a later one
+    while (opening := _OPENING.search(text, at)) is not None:
+        at = opening.end()
+        fence, tag = opening["fence"], opening["tag"]
+        if fence:
+            end = text.find(f"\n{fence}", at)
+            at = len(text) if end < 0 else end + 1 + len(fence)
+        elif tag:
+            closing = f"</{tag}>"
+            end = -1 if closing in unclosed else text.find(closing, at)
+            if end < 0:
+                unclosed.add(closing)
+                continue
+            at = end + len(closing)
+        kept.append(text[start : opening.start()])
+        start = at
+    return "\n".join([*kept, text[start:]])
+
+
 def _with_items(lines: list[str], number: int) -> list[str]:
-    end = number + 1
-    while end < len(lines) and _ITEM.match(lines[end]):
+    end, size = number + 1, len(lines[number])
+    while end < len(lines) and size <= LONGEST and _ITEM.match(lines[end]):
+        size += len(lines[end])
         end += 1
     if end == number + 1:
         return []

@@ -20,9 +20,7 @@ _LOOKING = word_set(
 _LOOKING_GIT = word_set("blame branch diff grep log ls-files remote rev-parse show status")
 _SHOWING = word_set("bat cat head less more nl tac tail")  # a file's text, whole or in part
 _BEFORE = word_set("command env exec nice nohup sudo time timeout")
-_HEREDOC = re.compile(
-    r"<<-?\s*(['\"]?)(\w+)\1(?P<rest>[^\n]*)\n.*?^\s*\2\s*$", re.DOTALL | re.MULTILINE
-)
+_HEREDOC = re.compile(r"<<-?\s*(['\"]?)(\w+)\1([^\n]*)\n")
 _COMMENT = re.compile(r"^[ \t]*#.*$|(?<=\s)#\s.*$", re.MULTILINE)
 _SEPARATORS = frozenset(("&&", "||", ";", "|", "|&", "&", "(", ")", "\n"))
 _PRINTED = re.compile(r"(\d+),(\d+)p")  # sed -n '10,20p'
@@ -42,7 +40,7 @@ class Simple:
 
 def commands_of(line: str) -> list[Simple]:
     """The commands of a command line; what cannot be read is one word each."""
-    text = _HEREDOC.sub(lambda found: found["rest"], line[:_LONGEST])
+    text = _without_heredocs(line[:_LONGEST])
     text = _COMMENT.sub("", text).replace("\\\n", " ").replace("\n", " ; ")
     lexer = shlex.shlex(text, posix=True, punctuation_chars="();<>|&")
     lexer.whitespace_split = True
@@ -72,6 +70,19 @@ def commands_of(line: str) -> list[Simple]:
         else:
             words.append(token)
     return found
+
+
+def _without_heredocs(text: str) -> str:
+    """The command line without what it gives a command to read."""
+    kept: list[str] = []
+    start = 0
+    while (opening := _HEREDOC.search(text, start)) is not None:
+        kept += [text[start : opening.start()], opening[3], "\n"]
+        closing = re.compile(rf"^\s*{opening[2]}\s*$", re.MULTILINE).search(text, opening.end())
+        if closing is None:
+            return "".join(kept)
+        start = closing.end()
+    return "".join([*kept, text[start:]])
 
 
 def is_looking(line: str) -> bool:
