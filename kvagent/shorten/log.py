@@ -43,7 +43,7 @@ _OUTCOMES = re.compile(
     r"|\s*(?:Found|✖|×)? ?\d+ (?:errors?|problems?|failures?|warnings?|vulnerabilities)\b"
     r"|\s*\d+ (?:passing|failing|pending|passed|failed)\b|BUILD (?:FAILED|SUCCESS)"
     r"|make(?:\[\d+\])?: \*\*\* |error: could not compile|error: aborting|\s*Finished |npm ERR! code"
-    r"|(?:Successfully|Failed) |.*\bexit(?:ed)?(?: with)?(?: code| status)\b|\s*Exit code"
+    r"|(?:Successfully|Failed) |\s*Exit code"
 )
 # What a test expected and what it got: pytest, Jest, Rust, Go.
 _ASSERTED = re.compile(
