@@ -11,7 +11,7 @@ from operator import sub, truediv
 from kvagent.shorten.identifiers import LINE_END, identifiers, weights_of, words_of
 from kvagent.shorten.selection import Selection
 
-_MISSES = 30  # so many pieces that do not fit: the room is as good as full
+_MISSES = 10  # so many pieces that do not fit: the room is as good as full
 _AS_GOOD = 0.8  # of the best that may be left: not worth to look for a better one
 
 # Less of its worth the higher it stands in the heap; and the piece.

@@ -86,4 +86,6 @@ def footer(names: Iterable[str], text: str, budget: int) -> str:
             line += separator + name
             room -= size
             separator = ", "
+            if room <= len(separator):
+                break
     return line + _FOOTER_CLOSING if separator else ""
