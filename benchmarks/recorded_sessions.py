@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import os
 import sys
 import warnings
 from collections.abc import Callable, Iterator
@@ -18,7 +19,7 @@ from typing import Any
 Message = dict[str, Any]
 
 ROOT = Path(__file__).resolve().parent.parent
-SHARED = ROOT.parent / "shared"
+SHARED = Path(os.environ.get("KVAGENT_SHARED") or ROOT.parent / "shared")
 
 
 def meter(name: str, shared: Path = SHARED) -> ModuleType:

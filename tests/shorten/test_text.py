@@ -50,9 +50,7 @@ class TestMarker:
     def test_gaps_name_the_lines_of_the_source(self) -> None:
         lines = log(300)
         shown = shorten(joined(lines), 4000).text.split("\n")
-        gaps = [
-            (i, re.fullmatch(r"\[… (\d+)-(\d+)\]", line)) for i, line in enumerate(shown)
-        ]
+        gaps = [(i, re.fullmatch(r"\[… (\d+)-(\d+)\]", line)) for i, line in enumerate(shown)]
         found = [(i, int(gap[1]), int(gap[2])) for i, gap in gaps if gap]
         assert found
         for at, first, last in found:
