@@ -12,9 +12,9 @@ from typing import Any
 
 from kvagent.chat import text_of
 from kvagent.compaction import narrative as form
+from kvagent.compaction.delimiters import without_records
 from kvagent.compaction.escape import escaped
 from kvagent.compaction.facts import Facts, facts_of
-from kvagent.compaction.record import without_records
 from kvagent.compaction.sentences import sentences_of
 from kvagent.compaction.summary import SummaryReply
 

@@ -16,6 +16,7 @@ from typing import Any
 from kvagent.chat import HEAD_ROLES, calls_of, text_of
 from kvagent.compaction import rules, values
 from kvagent.compaction.calls import Call, Outcome, outcome_of
+from kvagent.compaction.delimiters import without_records
 from kvagent.compaction.escape import escaped
 from kvagent.compaction.rules import Kind
 from kvagent.compaction.sentences import sentences_of
@@ -224,7 +225,7 @@ class _Fold:
     def add(self, message: Mapping[str, Any], handle: str | None) -> None:
         role = str(message.get("role"))
         if role == "user" or role in HEAD_ROLES:
-            self._add_words(escaped(text_of(message)), role, handle)
+            self._add_words(escaped(without_records(text_of(message))), role, handle)
         elif role == "assistant":
             for call in map(Call.of, _calls_of(message)):
                 self.open[call.id] = call

@@ -12,8 +12,8 @@ from typing import Any
 
 from kvagent.chat import text_of, with_text_appended
 from kvagent.compaction import values
+from kvagent.compaction.delimiters import without_records
 from kvagent.compaction.facts import REPLACED, Facts
-from kvagent.compaction.record import without_records
 
 HEADINGS = (
     "Current work",

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from kvagent.compaction import Facts, facts_of
 from kvagent.compaction.facts import REPLACED
+from kvagent.compaction.record import record
 from tests.compaction.sessions import Message, assistant, recorded, used, user
 
 
@@ -41,6 +42,16 @@ def stands(facts: Facts) -> str:
         "Nunca uses eval.",
         "Никогда не удаляй файлы.",
         "不要删除文件。",
+        "Constraint: responses stay under 80 words.",
+        "All dates are ISO 8601.",
+        "Leave the README alone.",
+        "Every function needs a docstring.",
+        "Ask before deleting anything.",
+        "Use British spelling.",
+        "Keep backwards compatibility.",
+        "Let nobody but Zork approve.",
+        "Treat zork.cfg as read-only.",
+        "Nothing may be written outside /tmp/zork.",
         "必ずテストを実行してください",
     ],
 )
@@ -114,6 +125,59 @@ def test_only_user_and_system_bind() -> None:
         ("Use sqlite as the database.", "The database must be postgres.", "sqlite", "postgres"),
         ("timeoutMs = 300", "The timeout ms is 500.", "300", "500"),
         ("The owner's name is Quibbly.", "The owner's name is Zanzor.", "Quibbly", "Zanzor"),
+        (
+            "The deadline is 2 March.",
+            "The deadline is 14 March, not 2 March.",
+            "2 March",
+            "14 March",
+        ),
+        ("The deadline is March 2.", "The deadline moved to March 14.", "March 2.", "March 14"),
+        (
+            "The password is blip-zork.",
+            "The password was changed to zork-blip.",
+            "blip-z",
+            "zork-blip",
+        ),
+        ("Remember: max_retries = 3.", "Set max_retries to 5.", "= 3", "5"),
+        (
+            "The color theme is crimson.",
+            "Actually, the color theme should be teal.",
+            "crimson",
+            "teal",
+        ),
+        ("Use Python 3.9 for this.", "Use Python 3.12 for this.", "3.9", "3.12"),
+        ("The budget is $500.", "The budget is now $750.", "500", "$750"),
+        ("The meeting is on Tuesday.", "The meeting is on Friday now.", "Tuesday", "Friday"),
+        ("The default branch is main.", "The default branch is trunk.", "is main", "trunk"),
+        ("timeout: 30s.", "Increase the timeout to 60s.", "30s", "60s"),
+        ("My favourite editor is vim.", "My favourite editor is emacs.", "vim", "emacs"),
+        ("Listen on port 7001.", "Listen on port 7002 instead.", "7001", "7002"),
+        ("The owner is Alice.", "The owner is Bob.", "Alice", "Bob"),
+        ("Le port est 8080.", "Le port est maintenant 9090.", "8080", "9090"),
+        ("Der Port ist 8080.", "Der Port ist jetzt 9090.", "8080", "9090"),
+        ("端口是 8080。", "端口改为 9090。", "8080", "9090"),
+        (
+            "The vault number is 4471.",
+            "The vault number has changed, it's 9982 now.",
+            "4471",
+            "9982",
+        ),
+        ("The vault number is 4471.", "The vault number changed. It's 9982 now.", "4471", "9982"),
+        (
+            "The secret word is plumbus.",
+            "Forget plumbus, the secret word is zork.",
+            "plumbus",
+            "zork",
+        ),
+        (
+            "The secret word is zorp.",
+            "The secret word is no longer zorp; it is blip.",
+            "zorp",
+            "blip",
+        ),
+        ("The limit is 80 words.", "The limit is raised to 120 words.", "80", "120 words"),
+        ("The flag --fast is on.", "The flag --fast is off.", "is on", "off"),
+        ("Name the output file a1.csv.", "Name the output file b2.csv.", "a1.csv", "b2.csv"),
         ("The port in staging is 8080.", "The port is 9090.", "8080", "9090"),
     ],
 )
@@ -297,6 +361,11 @@ def test_handles_are_told_with_what_they_hold() -> None:
     assert len(facts.said[0].text) <= 8_000
     assert facts.said[0].handle == "u1"
     assert 'recall("u1")' in facts.said[0].text
+
+
+def test_what_stands_in_a_record_was_not_said_by_the_user() -> None:
+    old = record(said("Never push."), None, budget=500, count_tokens=len)
+    assert said(f"Hello.\n\n{old}") == said("Hello.")
 
 
 def test_arguments_that_are_no_json_do_no_harm() -> None:
