@@ -402,14 +402,12 @@ class Engine:
         ):
             return None
         turn = self._turn(request, view, tree, match, raws, namespace)
-        tail = list(turn.tail)
-        for stage in self.stages:
-            if self._runs(stage):
-                asking = stage(turn)
-                if asking is not None:
-                    yield from asking
-        if turn.tail != tail:
-            raise Doubt("a stage added, dropped or moved messages; it may only change them")
+        yield from self._staged(turn)
+        if turn.revised and not turn.tail and match.tip.parent is not None:
+            # What is revised is kept with a message that is sent behind it.
+            match = match.back_to(match.tip.parent)
+            turn = self._turn(request, view, tree, match, raws, namespace)
+            yield from self._staged(turn)
         self._settle_template(turn)
         self._attach_notes(turn)
         check_pairs(turn)
@@ -422,6 +420,17 @@ class Engine:
         else:
             form = written(turn, raws)
         return self._plan(turn, match, form, raws, session, namespace, before)
+
+    def _staged(self, turn: Turn) -> Generator[Ask, Any, None]:
+        """Let the stages change the turn."""
+        tail = list(turn.tail)
+        for stage in self.stages:
+            if self._runs(stage):
+                asking = stage(turn)
+                if asking is not None:
+                    yield from asking
+        if turn.tail != tail:
+            raise Doubt("a stage added, dropped or moved messages; it may only change them")
 
     def _turn(
         self,
@@ -586,13 +595,13 @@ class Engine:
         self._limits.answered(turn.request.model, usage)
         if usage.prompt_tokens is None or usage.prompt_tokens >= expected:
             return False  # it grew as it should: nothing has to be counted
-        # Without tools, reasoning and what a template writes: these may be left out in good faith.
+        # Without tools, reasoning and pictures: a template may leave them out in good faith.
         standing = (
             *turn.request.messages[: turn.request.head_size],
             *(each.sent for each in turn.standing()),
         )
         compared = self.meter.calibrated > 0
-        least = sum(count_tokens(shown(message)) for message in standing)
+        least = sum(count_tokens(shown({**each, "content": text_of(each)})) for each in standing)
         least = int(least * min(1.0, self.meter.scale)) if compared else least
         if not self._limits.cut(turn, least, usage, compared=compared):
             return False

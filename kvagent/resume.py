@@ -80,8 +80,8 @@ class Resumables:
         """The longest body that ``raw`` continues, and the messages it adds."""
         best: tuple[Resumable, bytes] | None = None
         for record in list(self._records.values()):
-            if record.scope != scope or (best and len(record.came) <= len(best[0].came)):
-                continue
+            if record.scope != scope or (best and len(record.came) < len(best[0].came)):
+                continue  # of two as long, the one answered last
             added = record.added_by(raw)
             if added is not None:
                 best = record, added
