@@ -72,6 +72,14 @@ def test_custom_stage(llamacpp: str) -> None:
     assert "hide_secrets" in run("custom_stage", llamacpp)
 
 
+def test_small_window(llamacpp: str) -> None:
+    printed = run("small_window", llamacpp)
+    prompts = [int(count) for count in re.findall(r"(\d+) prompt tokens", printed)]
+    assert len(prompts) == 10
+    assert max(prompts) < 2_200
+    assert "clear: " in printed
+
+
 def test_every_example_is_run() -> None:
     named = set(re.findall(r"run\(\"(\w+)\"", Path(__file__).read_text()))
     assert {path.stem for path in EXAMPLES.glob("*.py")} == named

@@ -16,7 +16,7 @@ import orjson
 from kvagent.chat import calls_of, text_of, texts_of
 from kvagent.events import Cause
 from kvagent.policy import Evict
-from kvagent.shorten import Shortened, lossless, shorten, source_of
+from kvagent.shorten import Shortened, lossless, shorten, source_of, words_of
 from kvagent.shorten.marker import pointer
 from kvagent.stages.turn import Edit, Fresh, Turn
 
@@ -129,11 +129,23 @@ def _cut(
     turn: Turn, text: str, tokens: int, keep: int, handle: str, source: str | None
 ) -> Shortened:
     budget = len(text) * keep // tokens
-    shortened = shorten(text, budget, handle=handle, source=source)
+    known = _shown_before(turn)
+    shortened = shorten(text, budget, handle=handle, source=source, known=known)
     kept = turn.count_tokens(shortened.text)
     if kept > _SLACK * keep:  # what is kept has more tokens a character than what is left out
-        shortened = shorten(text, budget * keep // kept, handle=handle, source=source)
+        budget = budget * keep // kept
+        shortened = shorten(text, budget, handle=handle, source=source, known=known)
     return shortened
+
+
+def _shown_before(turn: Turn) -> frozenset[str]:
+    """The words of the results that stand already: they need not be kept for their own sake."""
+    forms = turn.past.revision.forms if turn.past.revision else {}
+    sent = (
+        forms.get(entry.depth, entry.sent) for entry in turn.past.path() if entry.role == "tool"
+    )
+    results = orjson.loads(b"[" + b",".join(form for form in sent if form) + b"]")
+    return frozenset(words_of("\n".join(map(text_of, results))))
 
 
 def _set(turn: Turn, fresh: Fresh, text: str, cause: Cause, tokens: int, detail: str) -> None:
