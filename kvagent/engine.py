@@ -217,7 +217,7 @@ class Engine:
         if asked.times:
             self._own_call(reply.counts)
         most = policy.max_tokens
-        left = self._room_left(plan.turn, reply)
+        left = self._room_left(plan.turn, reply, asked)
         if left is not None:
             most = min(most, left // len(asked_of(message)))
 
@@ -235,13 +235,16 @@ class Engine:
         counts = asked.counts if asked.times else reply.counts
         return _Asked((*asked.messages, *told), asked.shown + shown, asked.times + 1, counts)
 
-    def _room_left(self, turn: Turn, reply: ChatReply) -> int | None:
-        """Tokens that the prompt may have beside those it has, the reply among them; None: any."""
-        usage = usage_of(reply.counts) if reply.counts else None
-        if turn.room is None or usage is None or usage.prompt_tokens is None:
+    def _room_left(self, turn: Turn, reply: ChatReply, asked: _Asked) -> int | None:
+        """Tokens of the general tokenizer that fit behind prompt and reply; None: any."""
+        if turn.room is None:
             return None
-        left = turn.room - usage.prompt_tokens - (usage.completion_tokens or 0)
-        return int(left / max(1.0, self.meter.scale))
+        usage = usage_of(reply.counts) if reply.counts else Usage(None, None, None, None)
+        if usage.prompt_tokens is not None:
+            taken = usage.prompt_tokens + (usage.completion_tokens or 0)
+        else:
+            taken = turn.tokens + sum(map(self._weigh, (*asked.messages, *reply.messages)))
+        return int((turn.room - taken) / max(1.0, self.meter.scale))
 
     def _further(self, plan: _Plan, asked: _Asked) -> Call:
         """The same request again, with what the model asked and was told behind it."""
@@ -623,23 +626,25 @@ class Engine:
         added: dict[Part, int] = {}
         total = turn.past_tokens
         if turn.past is turn.tree.root:
-            total = added["head"] = self._tokens("head", _head_bytes(turn.head), counted)
+            if counted:  # what a message weighs until this count corrects it
+                total = self.meter.tokens("head", _head_bytes(turn.head))
+            added["head"] = total
         sent: list[Sent] = []
         for fresh in turn.tail:
-            form, part = fresh.form, part_of(fresh.role)
-            own = self._tokens(part, form, counted) if counted else turn.weight(fresh)
-            added[part] = added.get(part, 0) + own
+            part, before = part_of(fresh.role), () if fresh.left_out else fresh.before
+            hidden = sum(map(self._weigh, before))
+            own = self.meter.tokens(part, fresh.form) if counted else turn.weight(fresh) - hidden
+            added[part] = added.get(part, 0) + own  # the hidden grew with the turn before
+            own += hidden
             total += own
-            own += sum(map(self._weigh, fresh.before))  # counted with the turn before already
             sent.append(
                 Sent(fresh.meaning, fresh.role, fresh.raw, fresh.sent, fresh.noted, total, own)
             )
         self._account(plan, usage_of(asked.counts) if asked.counts else usage, added)
+        told = sum(map(self._weigh, asked.messages))
         if asked.times:
             self._own_call(reply.counts)
-            told = sum(map(self._weigh, asked.messages))
             added["tool"] = added.get("tool", 0) + told
-            total += told
         elif not plan.broken and not self._is_cut(plan, (total + turn.past_tokens) // 2, usage):
             self._calibrate(turn, usage)
         facts, events = self.meter.finish(
@@ -654,10 +659,8 @@ class Engine:
             whole=not plan.broken and not turn.revised,
         )
         facts = replace(facts, rent=turn.rent, swept=turn.swept)
-        if sent:
-            sent[-1] = replace(
-                sent[-1], tokens=total if usage.prompt_tokens is None else usage.prompt_tokens
-            )
+        if sent and usage.prompt_tokens is not None:
+            sent[-1] = replace(sent[-1], tokens=usage.prompt_tokens - told)
         replies: list[Reply] = []
         if reply.complete:
             seen = visible(reply.messages, asked.shown)
@@ -702,10 +705,6 @@ class Engine:
         without = max(0, prefilled + saved_tokens(plan.events) - cost)
         freed = sum(edit.freed_tokens for edit in plan.turn.edits)
         self.meter.account.request(prefilled, without, freed, cost)
-
-    def _tokens(self, part: Part, sent: bytes, counted: bool) -> int:
-        """What a message weighs until the server's next count corrects it."""
-        return self.meter.tokens(part, sent) if counted else count_tokens(sent.decode())
 
     def _head_tokens(self, head: Head) -> int:
         name = head.key

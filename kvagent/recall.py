@@ -79,7 +79,7 @@ def part_of(
     if every[-1] == "":
         every.pop()
     first, last = span_of(lines) if lines is not None else (1, len(every))
-    if first > len(every):
+    if lines is not None and first > len(every):
         raise ValueError(f"lines {first}-{last}: the text has {len(every)} lines")
     chosen = every[first - 1 : last]
     if query is None:

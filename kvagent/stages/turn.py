@@ -151,7 +151,8 @@ class Turn:
         if fresh.left_out:
             return 0
         if fresh.weighed is None or fresh.weighed[0] is not fresh.message:
-            fresh.weighed = fresh.message, self.weigh(fresh.message)
+            tokens = sum(map(self.weigh, (*fresh.before, fresh.message)))
+            fresh.weighed = fresh.message, tokens
         return fresh.weighed[1]
 
     @property
