@@ -70,6 +70,10 @@ _FAILED = re.compile(
     r"|(?:Could not|Couldn't|Cannot|Can't|Failed|Unable|No changes|Permission denied|Invalid|Unknown tool"
     r"|File (?:does not exist|not found)|No such file|Timed? ?out|[\w.-]+ failed:))"
 )
+_TOLD = re.compile(
+    r"^\[File: (\S+) \(|\b[Ff]ile (\S+) (?:has been|was) (?:changed|created|edited|modified|updated|written)",
+    re.MULTILINE,
+)
 _RUNNING = re.compile(
     r"\b(?:running|background|started)\b[^\n]*?\b(?:session|process|shell|task|with)\s+ID:?\s*([\w-]+)",
     re.IGNORECASE,
@@ -157,15 +161,21 @@ class Call:
             return is_looking(self.command)
         return bool(self._words() & _SEARCHING) and not self._words() & _CHANGING
 
-    def touches(self) -> list[Touch]:
-        """The files that it read or changed if it succeeded."""
+    def touches(self, result: str = "") -> list[Touch]:
+        """The files that it read or changed if it succeeded.
+
+        Editors that keep a file open name it in their result alone.
+        """
         if self.command is not None:
             return [*touched_by(self.command), *self._patched()]
         path = self._path()
         patched = list(self._patched())
+        words = self._words()
+        if path is None and not patched and words & _CHANGING:
+            told = _TOLD.search(result)
+            path = (told[1] or told[2]) if told is not None else None
         if patched or path is None:
             return patched
-        words = self._words()
         how = self._how(words)
         if how is None:
             return []

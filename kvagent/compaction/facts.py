@@ -237,7 +237,7 @@ class _Fold:
             name = str(message.get("tool_call_id") or message.get("name"))
             if name in self.open:
                 call = self.open.pop(name)
-                self._settle(call, outcome_of(call, message))
+                self._settle(call, outcome_of(call, message), text_of(message))
                 if handle is not None:
                     self.handles[handle] = _cut(_line(f"{call.name}: {call.target}"), 120)
             elif handle is not None:
@@ -397,7 +397,7 @@ class _Fold:
             for binding in self.bindings
         ]
 
-    def _settle(self, call: Call, outcome: Outcome) -> None:
+    def _settle(self, call: Call, outcome: Outcome, result: str) -> None:
         """What a call did, now that its result is there."""
         if call.session is not None and call.command is None:
             line = self.running.get(call.session)
@@ -418,7 +418,7 @@ class _Fold:
                 outcome.exit_code,
                 last.times + 1 if last else 1,
             )
-        touches = call.touches()
+        touches = call.touches(result)
         if outcome.failed:
             self._fail(call, outcome, touches)
         else:

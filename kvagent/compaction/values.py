@@ -122,7 +122,7 @@ _FORMS = (
     # "Use Python 3.12."
     _Form(
         re.compile(
-            r"\b(?:[Uu]se|[Tt]arget|[Rr]equire|[Ss]upport|[Oo]n|[Tt]o)\s+(?P<key>[A-Z]\w+)\s+"
+            r"\b(?:[Uu]se|[Tt]arget|[Rr]equire|[Ss]upport)\s+(?P<key>[A-Z]\w+)\s+"
             r"(?P<value>v?\d[\w.]*\w|v?\d)(?![\w.]*\w)"
         )
     ),

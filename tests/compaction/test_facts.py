@@ -272,6 +272,15 @@ def test_a_changed_file(name: str, arguments: dict[str, Any], path: str) -> None
     assert facts.changed == [path]
 
 
+def test_a_file_that_only_the_result_names() -> None:
+    messages = [
+        *used("edit", "[File: /repo/a.py (12 lines total)]\n1:x", search="a", replace="b"),
+        *used("insert", "The file /repo/b.py has been updated.", text="x"),
+        *used("lookup", "[File: /repo/c.py (12 lines total)]", text="x"),
+    ]
+    assert facts_of(messages).changed == ["/repo/a.py", "/repo/b.py"]
+
+
 def test_a_change_that_failed_changed_nothing() -> None:
     failed = used("edit", "Could not find the exact text in a.py.", path="a.py", newText="y")
     facts = facts_of(failed)
