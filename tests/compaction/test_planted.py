@@ -265,7 +265,7 @@ FAULTY: dict[str, tuple[Faulty, str]] = {
             form.written(
                 {
                     **sections(request),
-                    form.FOUND: [f"- The cause was looked for in place {n}." for n in range(900)],
+                    form.FOUND: [f"- The cause was looked for in place {n}." for n in range(1_500)],
                 }
             )
         ),
