@@ -8,6 +8,8 @@ from functools import cache
 from time import perf_counter
 from typing import Any
 
+import orjson
+
 from kvagent.chat import ChatReply
 from kvagent.flow import Flow, Settle
 from kvagent_openai.library import library_of
@@ -15,6 +17,8 @@ from kvagent_openai.sieve import Sieve
 
 logger = logging.getLogger("kvagent")
 
+# A proxy's web page says nothing after so many bytes.
+_LONGEST_ERROR = 1_000
 
 Follow = Callable[[Flow], Any]
 """Goes on with a flow and returns the response that it leads to; awaited in coroutines."""
@@ -47,8 +51,15 @@ def _is_stream(response: Any) -> bool:
 
 
 def refusal(response: Any) -> bytes:
-    """An error that came in the middle of a stream, as an event of it."""
-    return b"data: " + b" ".join(response.content.split()) + b"\n\n"
+    """What came in the middle of a stream and is none, as an event of it that tells of an error."""
+    try:
+        error = orjson.loads(response.content)["error"]
+    except (KeyError, TypeError, ValueError):
+        message = response.content[:_LONGEST_ERROR].decode(errors="replace").strip()
+        error = {"message": message or f"status {response.status_code}"}
+    if isinstance(error, dict):
+        error = {"code": response.status_code, **error}
+    return b"data: " + orjson.dumps({"error": error}) + b"\n\n"
 
 
 @cache
@@ -97,6 +108,13 @@ class Receipt:
         self._chunks.clear()
         return settle(reply, self._ttft_s)
 
+    def end(self) -> None:
+        """The answer is over, and nobody goes on from it: what it asks is the caller's."""
+        flow = self.close()
+        if flow is not None:
+            next(flow)
+            flow.close()
+
     def _decoded(self) -> bytes:
         body = b"".join(self._chunks)
         encoding = self._response.headers.get("content-encoding")
@@ -130,16 +148,17 @@ class SyncTap:
                     yield sieve.held()
                 else:
                     self._stream.close()
-                    response = self._stream = self._follow(flow)
-                    yield from [refusal(response)] if response.is_error else response.stream
+                    response = self._follow(flow)
+                    self._stream, self._follow = response.stream, None
+                    yield from [refusal(response)] if response.is_closed else self._stream
         finally:
-            self._receipt.close()
+            self._receipt.end()
 
     def close(self) -> None:
         try:
             self._stream.close()
         finally:
-            self._receipt.close()
+            self._receipt.end()
 
 
 class AsyncTap:
@@ -164,17 +183,18 @@ class AsyncTap:
                     yield sieve.held()
                 else:
                     await self._stream.aclose()
-                    response = self._stream = await self._follow(flow)
-                    if response.is_error:
+                    response = await self._follow(flow)
+                    self._stream, self._follow = response.stream, None
+                    if response.is_closed:
                         yield refusal(response)
                     else:
-                        async for chunk in response.stream:
+                        async for chunk in self._stream:
                             yield chunk
         finally:
-            self._receipt.close()
+            self._receipt.end()
 
     async def aclose(self) -> None:
         try:
             await self._stream.aclose()
         finally:
-            self._receipt.close()
+            self._receipt.end()
