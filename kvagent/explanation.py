@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
+
+from pydantic import BaseModel
 
 if TYPE_CHECKING:
     from kvagent.policy import Clear, Compact, Evict, Policy
@@ -12,7 +15,7 @@ _EXAMPLES = (5_000, 20_000)
 
 
 def explain(policy: Policy, window: int | None) -> str:
-    """One line for each mark, in tokens."""
+    """One line for each mark, in tokens, and one for what is set otherwise than by default."""
     lines = [
         f"window: {_tokens(window)}" if window else "window: as the server says, once it was asked"
     ]
@@ -35,14 +38,39 @@ def explain(policy: Policy, window: int | None) -> str:
     if window and policy.warn_at:
         marks = ", ".join(f"{int(share * window):,}" for share in sorted(policy.warn_at))
         lines.append(f"warnings at {marks} tokens")
+    changed = "; ".join(_changed(policy))
+    if changed:
+        lines.append(f"set: {changed}")
     return "\n".join(lines)
+
+
+def _changed(settings: BaseModel, place: str = "") -> Iterator[str]:
+    """The fields that differ from their defaults, as ``kvagent rewrite --set`` takes them."""
+    for name, field in type(settings).model_fields.items():
+        value, usual = getattr(settings, name), field.get_default(call_default_factory=True)
+        if value == usual:
+            continue
+        if not isinstance(value, BaseModel):
+            yield f"{place}{name}={_shown(value)}"
+            continue
+        if usual is None:
+            yield f"{place}{name}=on"
+        yield from _changed(value, f"{place}{name}.")
+
+
+def _shown(value: object) -> str:
+    if value is None:
+        return "off"
+    if isinstance(value, tuple):
+        return json.dumps(value, default=str)
+    return json.dumps(value) if isinstance(value, bool) else str(value)
 
 
 def _evict(evict: Evict | None, window: int | None) -> Iterator[str]:
     if evict is None:
         yield "evict: off"
         return
-    when = evict.trigger or (f"over {_tokens(window // 25)}" if window else "over 2,000 tokens")
+    when = evict.trigger or (f"over {_tokens(window // 40)}" if window else "over 2,000 tokens")
     examples = ", ".join(
         f"{evict.tokens_kept(tokens, window):,} of {tokens:,}"
         for tokens in _EXAMPLES
