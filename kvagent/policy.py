@@ -223,7 +223,7 @@ class Evict(_Model):
     """Shorten a long tool result on arrival, before it is ever sent: no prefix breaks."""
 
     trigger: AnyTrigger | None = None
-    """Which results; None: those of more than a twenty-fifth of the window, or of 2,000 tokens
+    """Which results; None: those of more than a fortieth of the window, or of 2,000 tokens
     while it is unknown."""
     keep: Annotated[int, Field(ge=200)] | None = None
     """How many tokens of the result stay, marker and identifiers included; None: the more, the
@@ -236,6 +236,10 @@ class Evict(_Model):
         if self.trigger is not None:
             return self.trigger(tokens, window)
         return tokens > _long(window)
+
+    def trips_a_part(self, tokens: int, window: int | None) -> bool:
+        """Whether that goes for a part, too, that the agent asked for by its lines."""
+        return window is not None and tokens > window // 8 and self.trips(tokens, window)
 
     def tokens_kept(self, tokens: int, window: int | None) -> int:
         """What stays of a result of so many tokens."""
@@ -254,7 +258,7 @@ _LONG = 2_000
 
 
 def _long(window: int | None) -> int:
-    return _LONG if window is None else window // 25
+    return _LONG if window is None else window // 40
 
 
 class Clear(_Model):
@@ -272,8 +276,8 @@ class Clear(_Model):
     """Long arguments of old calls are shortened too."""
     clear_at_least: Annotated[int, Field(ge=0)] | None = None
     """Tokens that a batch has to free, or it is not made; None: a twentieth of the window."""
-    spare: Annotated[float, Field(ge=0, lt=1)] = 0.3
-    """How much of what could be cleared for the window's sake stays nevertheless, in a short form:
+    spare: Annotated[float, Field(ge=0, lt=1)] = 0.25
+    """How much of what could be cleared stays nevertheless, in a short form:
     the more, the less is lost, and the sooner the next batch is due."""
     carry_cost: Annotated[float, Field(ge=0, lt=1)] | None = None
     """What it costs to carry one cached token for one turn, in tokens of prefill; None learns it

@@ -22,7 +22,7 @@ ROOT = Path(__file__).resolve().parent.parent
 LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"session"}),
     frozenset({"chat", "events", "fingerprint", "policy"}),
-    frozenset({"backends", "ledger", "shorten", "stores", "tokens"}),
+    frozenset({"backends", "compaction", "ledger", "shorten", "stores", "tokens"}),
     frozenset({"meter", "stages"}),
     frozenset({"engine"}),
     # The public names, and what stands on them.

@@ -12,10 +12,11 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass
 from typing import Any
 
-from kvagent.chat import shown
+from kvagent.chat import shown, text_of
 from kvagent.clearing.passages import Place, arguments_at, replaced, texts_at
 from kvagent.clearing.room import Candidate, divide
 from kvagent.clearing.superseded import REPEAT, SUPERSEDED, answered, superseded
+from kvagent.shorten.marker import is_pointer
 from kvagent.standing import Standing
 from kvagent.volatile import NOTE
 
@@ -140,7 +141,8 @@ def _passages(
     from the 3rd."""
     messages = [each.came for each in standing]
     answers = answered(messages)
-    replacements = superseded(messages, answers)
+    pointing = {n for n, each in enumerate(standing) if is_pointer(text_of(each.sent))}
+    replacements = superseded(messages, answers, pointing)
     places: dict[str, list[int]] = {}
     for position, each in enumerate(standing):
         places.setdefault(each.role, []).append(position)

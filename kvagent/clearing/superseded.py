@@ -7,7 +7,7 @@ again as a whole, or written anew. What an edit changed a line of is still true 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -47,9 +47,14 @@ def answered(messages: Sequence[Mapping[str, Any]]) -> dict[int, Answered]:
 
 
 def superseded(
-    messages: Sequence[Mapping[str, Any]], answers: Mapping[int, Answered]
+    messages: Sequence[Mapping[str, Any]],
+    answers: Mapping[int, Answered],
+    pointing: Collection[int] = (),
 ) -> dict[int, str]:
-    """Of the results that a later one stands for, the positions and why."""
+    """Of the results that a later one stands for, the positions and why.
+
+    The results at ``pointing`` stand for none: they only say that they stand above.
+    """
     found: dict[int, str] = {}
     texts: set[str] = set()
     calls: set[tuple[str, str]] = set()
@@ -68,6 +73,8 @@ def superseded(
             or (call.path is not None and ((call.tool, call.path) in read or call.path in written))
         ):
             found[position] = SUPERSEDED
+        if position in pointing:
+            continue
         texts.add(text)
         if call is not None:
             calls.add((call.tool, call.arguments))

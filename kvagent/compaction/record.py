@@ -57,6 +57,7 @@ _TITLES = (
     range(11)
 )
 _ORIGINALS, _TOLD = 11, 12
+_HELD = "What tools' results held that stands nowhere else, word for word:\n"
 
 
 @dataclass(slots=True)
@@ -107,6 +108,11 @@ def records(
     told = [record(NO_FACTS, text, budget=1 << 30, count_tokens=len) for text in narratives]
     known = record(facts, None, budget=budget, count_tokens=count_tokens)
     return [*told, *([known] if known else [])]
+
+
+def quoted(text: str) -> str:
+    """The words of tools that are left out, as a record of their own; "" for none."""
+    return enclosed(_HELD + escaped(text), _ABOUT) if text else ""
 
 
 def _fitting(lines: list[_Line], room: int, count: Count) -> dict[int, _Line]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from kvagent.entry import Entry, Swept
 from kvagent.policy import Clear
@@ -19,6 +19,8 @@ from kvagent.standing import Standing
 if TYPE_CHECKING:
     from kvagent.clearing import Cleared
 
+# This part of the room is made free beside what must be, so that the next turns fit too.
+_NEXT_TURNS = 8
 # About what stands in place of a result that is cleared.
 _STUB_TOKENS = 50
 
@@ -36,16 +38,13 @@ def clear(turn: Turn) -> None:
 
     standing = turn.standing()
     tokens = turn.tokens
-    most = clearable(
-        standing,
-        keep=policy.keep,
-        exclude_tools=policy.exclude_tools,
-        clear_tool_inputs=policy.clear_tool_inputs,
-    )
-    turn.floor = tokens - most
-    free = most
+    options = _options(policy)
+    turn.floor = tokens - clearable(standing, **options)
     if full and turn.room is not None:
         free = tokens - turn.floor - int(policy.spare * max(0, turn.room - turn.floor))
+    else:  # stubs of a batch before have paid already, and what they hold stands nowhere else
+        options["again"] = False
+        free = int((1 - policy.spare) * clearable(standing, **options))
     least = policy.least(turn.window or tokens)
     # Whether a batch is made or does not free enough, the next one is not due at once.
     turn.rent = turn.rent.settled()
@@ -53,16 +52,43 @@ def clear(turn: Turn) -> None:
     cleared = plan(
         standing,
         free=free,
-        keep=policy.keep,
-        exclude_tools=policy.exclude_tools,
-        clear_tool_inputs=policy.clear_tool_inputs,
         count_tokens=turn.count_tokens,
         store_original=turn.store_original,
+        **options,
     )
     by_index = {each.index: each for each in standing}
     freed = sum(by_index[one.index].tokens - one.tokens for one in cleared)
     if cleared and freed >= least:
         _apply(turn, standing, by_index, cleared, "window_full" if full else "carrying_costs")
+
+
+def squeeze(turn: Turn) -> None:
+    """Where even the record of old turns was not enough, clear also what is otherwise spared."""
+    policy = turn.policy.clear
+    if policy is None or turn.room is None or not is_full(turn):
+        return
+    from kvagent.clearing import plan
+
+    standing = turn.standing()
+    over = turn.tokens - turn.room
+    cleared = plan(
+        standing,
+        free=over + turn.room // _NEXT_TURNS,
+        must=over,
+        count_tokens=turn.count_tokens,
+        store_original=turn.store_original,
+        **_options(policy),
+    )
+    if cleared:
+        _apply(turn, standing, {each.index: each for each in standing}, cleared, "window_full")
+
+
+def _options(policy: Clear) -> dict[str, Any]:
+    return {
+        "keep": policy.keep,
+        "exclude_tools": policy.exclude_tools,
+        "clear_tool_inputs": policy.clear_tool_inputs,
+    }
 
 
 def is_full(turn: Turn) -> bool:
@@ -144,6 +170,6 @@ def _swept(turn: Turn, policy: Clear) -> tuple[Swept, int]:
         assert entry.parent is not None
         if not removable:
             front = entry.parent.tokens
-        removable += max(0, entry.own - _STUB_TOKENS)
+        removable += int((1 - policy.spare) * max(0, entry.own - _STUB_TOKENS))
         depth = entry.depth
     return Swept(depth, removable, front), spared

@@ -242,6 +242,7 @@ def facts_until(turn: Turn, index: int) -> Facts:
 def _replace(
     turn: Turn, policy: Compact, standing: Sequence[Standing], old: Old, told: _Told | None
 ) -> None:
+    from kvagent.compaction.narrative import up_to_date
     from kvagent.compaction.record import records
     from kvagent.compaction.tiers import settled
 
@@ -255,9 +256,13 @@ def _replace(
     facts = facts_until(turn, leaving[-1].index)
     room = budget - sum(tier.tokens for tier in tiers)
     texts = records(
-        [tier.text for tier in tiers], facts, budget=room, count_tokens=turn.count_tokens
+        [up_to_date(tier.text, facts) for tier in tiers],
+        facts,
+        budget=room,
+        count_tokens=turn.count_tokens,
     )
     bearer = standing[0]
+    texts += _quotations(turn, standing, old, texts)
     message = with_text_appended(turn.first_form(bearer), "\n\n" + "\n\n".join(texts))
     before = turn.tokens
     if turn.weigh(message) - bearer.tokens >= sum(each.tokens for each in leaving):
@@ -281,6 +286,25 @@ def _replace(
             expected_tokens=turn.expected(freed, cost),
         )
     )
+
+
+def _quotations(
+    turn: Turn, standing: Sequence[Standing], old: Old, texts: Sequence[str]
+) -> list[str]:
+    """What the results of all turns that left hold and nothing else in the prompt does."""
+    from kvagent.clearing import gist
+    from kvagent.compaction.record import quoted
+
+    assert turn.policy.compact is not None
+    last = standing[old.stop - 1].index
+    staying = [shown(each.sent) for each in (*standing[1 : old.start], *standing[old.stop :])]
+    held = gist(
+        [each.came for each in turn.originals() if each.index <= last],
+        [shown(turn.first_form(standing[0])), *staying, *texts],
+        room=record_tokens(turn, turn.policy.compact),
+        count_tokens=turn.count_tokens,
+    )
+    return [quoted(held)] if held else []
 
 
 def _tier(turn: Turn, tiers: Sequence[Tier], leaving: Sequence[Standing], text: str) -> Tier:

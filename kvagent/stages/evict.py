@@ -67,8 +67,10 @@ def evict(turn: Turn) -> None:
         call = _call_of(turn, fresh)
         if call.get("name") in policy.exclude_tools:
             continue
-        if not _point(turn, fresh, text) and not _asks_for_a_range(call):
+        if not _point(turn, fresh, text):
             tokens = turn.count_tokens(text)
+            if _asks_for_a_range(call) and not policy.trips_a_part(tokens, turn.window):
+                continue
             if policy.trips(tokens, turn.window):
                 try:
                     _shorten(turn, policy, fresh, text, tokens, call)

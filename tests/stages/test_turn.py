@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from kvagent import DEFAULT_STAGES, Bypassed, Edit, Edited, Engine, Policy, Stage, Turn
-from kvagent.stages import clear, compact, echo, evict, pin_head
+from kvagent.stages import clear, compact, echo, evict, pin_head, squeeze
 from tests.wire import Message, Wire, call, kept, result, say
 
 HISTORY = [
@@ -34,7 +34,7 @@ def louder(turn: Turn) -> None:
 
 
 def test_the_default_stages_come_in_the_order_of_the_design() -> None:
-    assert (pin_head, echo, evict, clear, compact) == DEFAULT_STAGES
+    assert (pin_head, echo, evict, clear, compact, squeeze) == DEFAULT_STAGES
 
 
 def test_a_stage_of_ones_own_changes_the_tail_and_is_replayed() -> None:
