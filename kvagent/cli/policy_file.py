@@ -125,7 +125,9 @@ def _sentence(fault: ErrorDetails) -> str:
     if fault["type"] in ("model_type", "model_attributes_type", "dict_type"):
         off = ', or "off"' if field in _STAGES else ""
         return f"{field} should be a table of settings{off}, not {_shown(fault)}"
-    reason = fault["msg"].removeprefix("Value error, ")
+    reason = (
+        fault["msg"].removeprefix("Value error, ").replace("a valid tuple", 'a list like ["a"]')
+    )
     if reason.startswith("Input should "):
         return f"{field} {reason.removeprefix('Input ')}, not {_shown(fault)}"
     return f"{field}: {reason}"

@@ -119,7 +119,7 @@ def rewrite(
         wire = stack.enter_context(WholeFile(out))
         log = stack.enter_context(WholeFile(events)) if events is not None else None
         screen = stack.enter_context(progress("rewriting", size))
-        summarize = summarizer_of(summarizer, api_key)
+        summarize = summarizer_of(summarizer, api_key, screen.say)
         rewriting = _Rewriting(settings, summarize, screen.say, verbose)
         for number, line in _lines(recording, source):
             rewriting.line(number, line, wire, log)
@@ -150,7 +150,10 @@ class _Rewriting:
         if policy.compact is not None:
             compact = policy.compact.model_copy(update={"background": False})
             policy = policy.model_copy(update={"compact": compact})
-        self._engine = Engine(policy, on_event=self._note, summarizer=summarize)
+        try:
+            self._engine = Engine(policy, on_event=self._note, summarizer=summarize)
+        except ValueError as error:  # a file that it names
+            raise Failure(f"the policy does not hold: {error}") from error
         self._say = say
         self._verbose = verbose
         self._events: list[Event] = []

@@ -8,8 +8,11 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
+from threading import Thread
+from typing import Any, Self
 
 import pytest
 from typer.testing import CliRunner, Result
@@ -17,6 +20,8 @@ from typer.testing import CliRunner, Result
 from kvagent import Engine
 from kvagent.cli import main
 from kvagent.cli.rewrite import _BROKEN_LINES_SAID
+from tests.compaction.good import good
+from tests.scripted import tokens_of
 
 COMMAND = [sys.executable, "-c", "from kvagent.cli import main; main()", "rewrite"]
 
@@ -187,12 +192,206 @@ def test_the_window_goes_before_the_policy(folder: Path) -> None:
     assert len(narrow.stdout) < len(LONG) / 2
 
 
+def test_fields_go_before_the_policy_and_the_last_one_counts(folder: Path) -> None:
+    (folder / "p.toml").write_text("window = 8_000\n[evict]\nkeep = 3_000\n")
+    wide = run("-", "--policy", "p.toml", stdin=LONG).stdout
+    narrow = run("-", "--policy", "p.toml", "--set", "evict.keep=500", stdin=LONG).stdout
+    assert len(narrow) < len(wide) < len(LONG)
+    again = ["--set", "evict.keep=9000", "--set", "evict.keep=500"]
+    assert run("-", "--policy", "p.toml", *again, stdin=LONG).stdout == narrow
+    stages = [word for name in ("evict", "clear", "compact") for word in ("--set", f"{name}=off")]
+    assert run("-", "--policy", "p.toml", *stages, stdin=LONG).stdout_bytes == LONG
+
+
+@pytest.mark.parametrize("off", ["off", "false", "null"])
+def test_a_stage_is_switched_off_by_a_field(folder: Path, off: str) -> None:
+    assert run("-", "--set", f"evict={off}", stdin=LONG).stdout_bytes == LONG
+
+
+@pytest.mark.parametrize(
+    ("fields", "same"),
+    [
+        (["evict.trigger=tokens(900_000)"], True),
+        (["evict.trigger=900000"], True),
+        (['evict.exclude_tools=["f"]'], True),
+        (['evict.exclude_tools=["g"]'], False),
+        (["mode=observe"], True),
+        (["evict=off", "evict=on"], False),
+        (["evict=off", "evict.keep=900"], False),
+    ],
+)
+def test_fields_of_every_kind(folder: Path, fields: list[str], same: bool) -> None:
+    options = [word for field in fields for word in ("--set", field)]
+    assert (run("-", *options, stdin=LONG).stdout_bytes == LONG) is same
+
+
 def test_observe_mode_writes_what_came(folder: Path) -> None:
     (folder / "p.json").write_text('{"mode": "observe"}')
     result = run("in.jsonl", "--policy", "p.json", "--events", "e", "--verbose")
     assert result.stdout_bytes == SESSION
     assert "would be saved" in result.stderr
     assert b'"applied":false' in (folder / "e").read_bytes()
+
+
+# -- old turns
+
+
+def long_session(turns: int = 40) -> bytes:
+    """An agent that reads one file after the other, request by request."""
+    messages: list[dict[str, Any]] = [
+        {"role": "system", "content": "You read."},
+        {"role": "user", "content": "Read all files, and never touch config.yaml."},
+    ]
+    lines = []
+    for n in range(turns):
+        function = {"name": "read", "arguments": json.dumps({"path": f"src/file_{n}.py"})}
+        calls = [{"id": f"c{n}", "type": "function", "function": function}]
+        text = "\n".join(f"value_{n}_{at} = {at * n * 31337 % 99991}" for at in range(20))
+        messages.append({"role": "assistant", "content": None, "tool_calls": calls})
+        messages.append({"role": "tool", "tool_call_id": f"c{n}", "content": text})
+        lines.append(json.dumps({"model": "recorded", "messages": messages, "max_tokens": 100}))
+    return "\n".join(lines).encode()
+
+
+NARROW = ["--window", "4000", "--set", "clear=off", "-v", "-o", "out.jsonl"]
+
+
+class Summaries:
+    """A server with one model, which answers what it is told, and keeps what it was asked."""
+
+    def __init__(self) -> None:
+        self.asked: list[dict[str, Any]] = []
+        self.keys: list[str | None] = []
+        self.status = 200
+        self.answer: Any = None
+        handler = type("Handler", (_Handler,), {"summaries": self})
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+        self.url = f"http://127.0.0.1:{self._server.server_address[1]}/v1"
+
+    def __enter__(self) -> Self:
+        Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.02}).start()
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+
+    def reply(self, request: dict[str, Any]) -> Any:
+        if self.answer is not None:
+            return self.answer
+        message = {"role": "assistant", "content": good(request).text}
+        cached = {"cached_tokens": 900}
+        usage = {
+            "prompt_tokens": 1_000,
+            "completion_tokens": 50,
+            "prompt_tokens_details": cached,
+        }
+        return {"choices": [{"message": message, "finish_reason": "stop"}], "usage": usage}
+
+
+class _Handler(BaseHTTPRequestHandler):
+    summaries: Summaries
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Tests say themselves what they saw."""
+
+    def do_GET(self) -> None:
+        self._say(200, {"object": "list", "data": [{"id": "served"}]})
+
+    def do_POST(self) -> None:
+        request = json.loads(self.rfile.read(int(self.headers["content-length"])))
+        self.summaries.asked.append(request)
+        self.summaries.keys.append(self.headers["authorization"])
+        self._say(self.summaries.status, self.summaries.reply(request))
+
+    def _say(self, status: int, answer: Any) -> None:
+        body = json.dumps(answer).encode()
+        self.send_response(status)
+        self.send_header("content-type", "application/json")
+        self.send_header("content-length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+
+@pytest.fixture
+def summaries() -> Iterator[Summaries]:
+    with Summaries() as server:
+        yield server
+
+
+def prompts(folder: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (folder / "out.jsonl").read_text().splitlines()]
+
+
+@pytest.mark.parametrize("summarizer", [[], ["--summarizer", "none"]])
+def test_facts_alone_stand_for_old_turns(folder: Path, summarizer: list[str]) -> None:
+    result = run("-", *NARROW, *summarizer, stdin=long_session())
+    assert result.exit_code == 0
+    assert "compact: " in result.stderr
+    assert "summaries: " not in result.stderr
+    assert "never touch config.yaml" in json.dumps(prompts(folder)[-1])
+    assert max(map(tokens_of, prompts(folder))) < 4_000
+
+
+def test_rules_without_a_model_write_a_narrative(folder: Path) -> None:
+    run("-", *NARROW, stdin=long_session())
+    alone = prompts(folder)
+    result = run("-", *NARROW, "--summarizer", "extractive", stdin=long_session())
+    assert result.exit_code == 0
+    assert prompts(folder)[-1] != alone[-1]
+    assert max(map(tokens_of, prompts(folder))) < 4_000
+    first = (folder / "out.jsonl").read_bytes()
+    run("-", *NARROW, "--summarizer", "extractive", stdin=long_session())
+    assert (folder / "out.jsonl").read_bytes() == first
+
+
+def test_a_server_writes_a_narrative(folder: Path, summaries: Summaries) -> None:
+    arguments = [*NARROW, "--summarizer", summaries.url, "--api-key", "k"]
+    result = run("-", *arguments, stdin=long_session())
+    assert result.exit_code == 0
+    assert summaries.asked
+    assert {request["model"] for request in summaries.asked} == {"served"}
+    assert set(summaries.keys) == {"Bearer k"}
+    told = f"summaries: {100 * len(summaries.asked):,} tokens prefilled, "
+    assert told + f"{50 * len(summaries.asked):,} generated" in result.stderr
+    assert "The cause lay in the parser" in json.dumps(prompts(folder)[-1])
+    assert max(map(tokens_of, prompts(folder))) < 4_000
+
+
+@pytest.mark.parametrize(
+    ("status", "answer", "says"),
+    [
+        (404, {"error": "no such model"}, "status 404: "),
+        (500, {"error": {"message": "overheated"}}, "status 500: "),
+        (200, {"choices": []}, "no chat completion"),
+        (200, ["nothing"], "no chat completion"),
+        (200, {"choices": [{"message": "nothing"}]}, "no chat completion"),
+    ],
+)
+def test_a_server_that_fails_is_told_once_and_facts_stand_alone(
+    folder: Path, summaries: Summaries, status: int, answer: Any, says: str
+) -> None:
+    run("-", *NARROW, stdin=long_session())
+    alone = prompts(folder)
+    summaries.status, summaries.answer = status, answer
+    result = run("-", *NARROW, "--summarizer", summaries.url, stdin=long_session())
+    assert result.exit_code == 0
+    assert result.stderr.count("the summarizer fails, and facts stand alone: ") == 1
+    assert says in result.stderr
+    assert [tokens_of(body) < 4_000 for body in prompts(folder)] == [True] * len(alone)
+
+
+@pytest.mark.parametrize("content", [None, "", [{"type": "text", "text": "x"}], "I cannot do it."])
+def test_a_narrative_that_does_not_hold_is_left_out(
+    folder: Path, summaries: Summaries, content: Any
+) -> None:
+    message = {"role": "assistant", "content": content}
+    summaries.answer = {"choices": [{"message": message, "finish_reason": "stop"}]}
+    result = run("-", *NARROW, "--summarizer", summaries.url, stdin=long_session())
+    assert result.exit_code == 0
+    assert "goes out as it came" not in result.stderr
+    assert "I cannot do it." not in json.dumps(prompts(folder)[-1])
+    assert max(map(tokens_of, prompts(folder))) < 4_000
 
 
 # -- what is told
@@ -292,6 +491,20 @@ def test_the_wrong_file_is_not_read_to_its_end(folder: Path) -> None:
         (["in.jsonl", "--events", "none/out"], "cannot write none/out: there is no folder"),
         (["in.jsonl", "--policy", "none"], "cannot read the policy none: No such file"),
         (["in.jsonl", "--policy", "in.jsonl"], "the policy in.jsonl is not JSON"),
+        (["in.jsonl", "--set", "clear"], "--set clear: write NAME=VALUE, such as clear.keep=5"),
+        (["in.jsonl", "--set", "=5"], "--set =5: write NAME=VALUE"),
+        (["in.jsonl", "--set", "clear..keep=5"], "--set clear..keep=5: write NAME=VALUE"),
+        (["in.jsonl", "--set", "clear.keep=x"], "clear.keep should be a valid integer"),
+        (["in.jsonl", "--set", "clear.kep=5"], "clear.kep is no setting, was clear.keep meant?"),
+        (["in.jsonl", "--set", "clear=5"], 'clear should be a table of settings, or "off", not 5'),
+        (["in.jsonl", "--set", "evict.exclude_tools=f"], 'should be a list like ["a"], not'),
+        (["in.jsonl", "--set", "evict.trigger.x=1"], "evict.trigger: a trigger is"),
+        (["in.jsonl", "--set", "mode=fast"], "mode should be 'observe', 'safe' or 'full'"),
+        (["in.jsonl", "--set", "template=none.jinja"], "cannot read none.jinja"),
+        (["in.jsonl", "--set", "kv.model=none"], "there is no model 'none' in the table"),
+        (["in.jsonl", "--summarizer", "who"], "--summarizer who: write none, extractive, or"),
+        (["in.jsonl", "--summarizer", "http://"], "http:// is no URL of a server"),
+        (["in.jsonl", "--summarizer", "http://127.0.0.1:1"], "nothing answers at"),
         (["in.jsonl", "--window", "0"], "--window"),
         (["in.jsonl", "--window", "wide"], "--window"),
         (["in.jsonl", "--events", "-"], "cannot go to the same place"),
