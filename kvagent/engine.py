@@ -37,7 +37,7 @@ from kvagent.form import Form, consumed_until, continued, resumable, written
 from kvagent.head import HeadReader, HeadView
 from kvagent.hints import Hinter, added
 from kvagent.ledger import Ledger, Tree
-from kvagent.limits import Limits
+from kvagent.limits import Limits, with_reply
 from kvagent.mender import Mender, with_opening, with_switches
 from kvagent.meter import Meter, part_of
 from kvagent.policy import Policy, Recall
@@ -170,7 +170,7 @@ class Engine:
         plan, call = ready
         answer = yield call
         if self._is_too_long(plan, answer):
-            smaller = yield from self._smaller(plan, body, session)
+            smaller = yield from self._smaller(call, body, session)
             if smaller is not None:
                 plan, call = smaller
                 answer = yield call
@@ -289,15 +289,13 @@ class Engine:
             return False
 
     def _smaller(
-        self, plan: _Plan, body: bytes, session: str | None
+        self, refused: Call, body: bytes, session: str | None
     ) -> Generator[Ask, Any, tuple[_Plan, Call] | None]:
         """A request that was refused as too long made smaller; None where it cannot be."""
         if self.policy.mode != "full":
             return None
         smaller = yield from self._ready(body, session)
-        if smaller is None or len(smaller[0].form.body) >= len(plan.form.body):
-            return None
-        return smaller
+        return None if smaller is None or smaller[1].body == refused.body else smaller
 
     def probe(self, model: str | None = None) -> Generator[Fetch, Fetched, None]:
         """Ask the server what it is: yields what to fetch. Nothing to do from the second time on.
@@ -576,7 +574,11 @@ class Engine:
         opened = with_opening(switched, opening)
         if opened is not switched:
             plan.events.append(Edited(plan.conversation, "mend", "system_message", 0))
-        body = added(opened, fields)
+        window = self._limits.window(request.model, self.window)
+        limited = with_reply(opened, request.body, self._limits.reply(request.model, window))
+        if limited is not opened:
+            plan.events.append(Edited(plan.conversation, "reply", "max_tokens", 0))
+        body = added(limited, fields)
         withheld = frozenset((RECALL,)) if self._answers(plan.turn) else frozenset()
         return Call(body, form.changed or body is not form.body, headers, withheld)
 

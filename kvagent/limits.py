@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections import OrderedDict
+from collections.abc import Mapping
+from typing import Any
 
 from kvagent.backends import Overflow, Usage
 from kvagent.fingerprint import digest
@@ -18,13 +21,15 @@ _LONG = 2_000
 # No window is so small; a chat template may leave out as much, of tools that it does not know.
 _SHORT = 1_000
 _REFUSED = 256
+REPLY_KEYS = ("max_completion_tokens", "max_tokens")
 
 
 class Limits:
-    """Windows by model, and the requests that a server broke off."""
+    """Windows by model, who counts the reply, and the requests that a server broke off."""
 
     def __init__(self) -> None:
         self._windows: dict[str, int] = {}
+        self._counting: set[str] = set()
         self._refused: OrderedDict[bytes, int] = OrderedDict()
 
     def window(self, model: str, *said: int | None) -> int | None:
@@ -41,6 +46,8 @@ class Limits:
         window, estimated, counted = overflow.window, turn.tokens, overflow.prompt_tokens
         if window is not None:
             self._windows[turn.request.model] = window
+        if overflow.output_tokens:
+            self._counting.add(turn.request.model)
         if window is None or (overflow.at_least and counted is not None and estimated < counted):
             limit = int(_SMALLER * min(estimated, window or estimated))
         else:
@@ -50,6 +57,11 @@ class Limits:
         self._refused[digest(turn.request.raw)] = limit
         while len(self._refused) > _REFUSED:
             self._refused.popitem(last=False)
+
+    def reply(self, model: str, window: int | None) -> int | None:
+        """The most that may be asked for of a server that refuses what does not fit together."""
+        # As much as ``Policy.room`` leaves for a reply that is to have the whole window.
+        return window // 2 if window is not None and model in self._counting else None
 
     def cut(self, turn: Turn, least: int, usage: Usage, *, compared: bool) -> bool:
         """Whether a server that answered has cut the front off the prompt, saying nothing.
@@ -69,3 +81,18 @@ class Limits:
         """A server that took more than its window was believed to be has another one."""
         if (usage.prompt_tokens or 0) > self._windows.get(model, usage.prompt_tokens or 0):
             del self._windows[model]
+
+
+def with_reply(body: bytes, request: Mapping[str, Any], most: int | None) -> bytes:
+    """A request's bytes with a reply of at most ``most`` tokens asked for.
+
+    The same bytes where it asks for no more, or where it says so cannot be found with certainty.
+    """
+    for key in REPLY_KEYS:
+        asked = request.get(key)
+        if most is None or not isinstance(asked, int) or asked <= most:
+            continue
+        places = re.compile(rb'("%b"\s*:\s*)%d(?=[\s,}])' % (key.encode(), asked))
+        if len(places.findall(body)) == 1:
+            body = places.sub(rb"\g<1>%d" % most, body)
+    return body
