@@ -100,6 +100,11 @@ def run(model: Path, threads: int, window: int | None) -> tuple[dict[str, Any], 
         "peak_prompt_tokens": max(turn.prompt_tokens for turn in turns),
         "refused": sum(isinstance(event, Overflowed) for event in events),
         "edits": _counted(event for event in events if isinstance(event, Edited)),
+        "batches": [
+            [edit.stage, edit.index, edit.count, edit.freed_tokens, edit.cost_tokens, edit.detail]
+            for edit in events
+            if isinstance(edit, Edited) and edit.stage in ("clear", "compact")
+        ],
         "summary_calls": asked,
     }
     return figures, raw

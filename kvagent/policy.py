@@ -305,7 +305,7 @@ class Compact(_Model):
 
     def narrative_tokens(self, window: int) -> int:
         """How long a narrative may be in a window."""
-        return min(self.max_tokens, window // 8)
+        return min(self.max_tokens, window // 16)
 
     def call_tokens(self, window: int) -> int:
         """What the call for a narrative needs behind the prompt: instruction and answer."""

@@ -23,6 +23,9 @@ logger = logging.getLogger("kvagent")
 Summarize = Callable[[dict[str, Any]], Any]
 """Takes a chat request, returns a ``SummaryReply`` or a text, and may raise whatever it likes."""
 
+# A summarizer that never succeeds is asked for one range in so many powers of two.
+_STRIKES = 6
+
 Writing = Generator[Ask, Any, str | None]
 """Asks for what it needs, and returns the narrative; None where none could be had."""
 
@@ -41,7 +44,22 @@ class Summaries:
         self.told = told
         self._store = store
         self._running: dict[tuple[str, bytes], Future[str | None]] = {}
+        self._strikes = 0
+        """Narratives in a row that could not be had, or did not hold."""
+        self._passed = 0
+        """Ranges that were not asked for since."""
         self._lock = Lock()
+
+    def willing(self) -> bool:
+        """Whether to ask for a narrative: after each in a row that failed, half as often."""
+        if self.summarize is None:
+            return False
+        with self._lock:
+            if self._passed < 2**self._strikes - 1:
+                self._passed += 1
+                return False
+            self._passed = 0
+            return True
 
     def found(self, namespace: str, key: bytes) -> tuple[bool, str | None]:
         """Whether a narrative up to the entry ``key`` was asked for, and what came of it."""
@@ -50,6 +68,7 @@ class Summaries:
 
     def keep(self, namespace: str, key: bytes, narrative: str | None) -> None:
         """What came of asking for a narrative up to the entry ``key``."""
+        self._strikes = 0 if narrative is not None else min(self._strikes + 1, _STRIKES)
         self._store.add(namespace, b"narrative:" + key, orjson.dumps(narrative))
 
     def running(self, namespace: str, key: bytes) -> Future[str | None] | None:

@@ -139,6 +139,8 @@ def _narrative(
     body = turn.last_sent()
     if body is None or not last or last not in keys or not has_room(turn, turn.past_before):
         return None
+    if not turn.summaries.willing():
+        return None
     text = yield from writing(turn, body, standing[old.start : old.stop])
     turn.summaries.keep(turn.namespace, keys[last], text)
     return None if text is None else _Told(text, old)
@@ -177,6 +179,8 @@ def ahead(turn: Turn, growth: float) -> tuple[bytes, Writing] | None:
     if old is None or body is None or not has_room(turn, turn.past_tokens):
         return None
     key = turn.past.path()[standing[old.stop - 1].depth - 1].key
+    if turn.summaries.found(turn.namespace, key)[0] or not turn.summaries.willing():
+        return None
     return key, writing(turn, body, standing[old.start : old.stop])
 
 
@@ -265,8 +269,9 @@ def _replace(
     texts += _quotations(turn, standing, old, texts)
     message = with_text_appended(turn.first_form(bearer), "\n\n" + "\n\n".join(texts))
     before = turn.tokens
-    if turn.weigh(message) - bearer.tokens >= sum(each.tokens for each in leaving):
-        return  # it would not get shorter
+    freed = sum(each.tokens for each in leaving) - (turn.weigh(message) - bearer.tokens)
+    if freed <= 0:
+        return
     behind = cached_behind(standing, bearer.index)
     turn.revise(bearer, message)
     for each in leaving:
@@ -298,10 +303,11 @@ def _quotations(
     assert turn.policy.compact is not None
     last = standing[old.stop - 1].index
     staying = [shown(each.sent) for each in (*standing[1 : old.start], *standing[old.stop :])]
+    left = record_tokens(turn, turn.policy.compact) - sum(map(turn.count_tokens, texts))
     held = gist(
         [each.came for each in turn.originals() if each.index <= last],
         [shown(turn.first_form(standing[0])), *staying, *texts],
-        room=record_tokens(turn, turn.policy.compact),
+        room=max(0, left),
         count_tokens=turn.count_tokens,
     )
     return [quoted(held)] if held else []

@@ -182,15 +182,22 @@ class Turn:
             if not form:
                 continue
             came = orjson.loads(entry.raw)
-            sent = came if form is entry.raw else orjson.loads(b"[" + form + b"]")[-1]
+            unseen: list[Mapping[str, Any]] = []
+            sent = came
+            if form is not entry.raw:
+                *unseen, sent = orjson.loads(b"[" + form + b"]")
             tokens = entry.own if form is entry.sent else self.weigh(sent)
             index = head_size + self.consumed[entry.depth] - 1
             cleared = entry.depth in before or entry.depth in self.revised
-            found.append(Standing(index, came, sent, tokens, cleared, entry.depth))
+            found.append(Standing(index, came, sent, tokens, cleared, entry.depth, tuple(unseen)))
         for fresh in self.tail:
             if not fresh.left_out:
-                tokens = self.weight(fresh)
-                found.append(Standing(fresh.index, fresh.incoming, fresh.message, tokens))
+                tokens = self.weight(fresh) - sum(map(self.weigh, fresh.before))
+                found.append(
+                    Standing(
+                        fresh.index, fresh.incoming, fresh.message, tokens, before=fresh.before
+                    )
+                )
         return found
 
     def originals(self) -> list[Standing]:
@@ -255,15 +262,20 @@ class Turn:
 
         One that was sent before breaks the prefix there, and stays so in later turns.
         """
-        tokens = 0 if message is None else self.weigh(message)
+        form = b""
+        if message is None:
+            freed = standing.tokens + sum(map(self.weigh, standing.before))
+        else:
+            freed = standing.tokens - self.weigh(message)
+            form = b",".join(map(identity, (*standing.before, message)))
         if standing.depth:
-            self.revised[standing.depth] = b"" if message is None else identity(message)
-            self.past_tokens -= standing.tokens - tokens
+            self.revised[standing.depth] = form
+            self.past_tokens -= freed
         else:
             fresh = next(fresh for fresh in self.tail if fresh.index == standing.index)
             fresh.left_out = message is None
             fresh.message = fresh.message if message is None else message
-        return standing.tokens - tokens
+        return freed
 
     @property
     def note_bearer(self) -> Fresh | None:
