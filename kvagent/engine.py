@@ -637,8 +637,7 @@ class Engine:
             hidden = sum(map(self._weigh, before))
             own = self.meter.tokens(part, fresh.form) if counted else turn.weight(fresh) - hidden
             added[part] = added.get(part, 0) + own  # the hidden grew with the turn before
-            own += hidden
-            total += own
+            total += own + hidden
             sent.append(
                 Sent(fresh.meaning, fresh.role, fresh.raw, fresh.sent, fresh.noted, total, own)
             )

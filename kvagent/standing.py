@@ -23,6 +23,8 @@ class Standing:
     """Whether it was cleared in a turn before."""
     depth: int = 0
     """Its number in the conversation, from 1, if it was sent before; 0 for a new one."""
+    before: tuple[Mapping[str, Any], ...] = ()
+    """Messages in front of it that the agent never saw; they stay and go with it."""
 
     @property
     def role(self) -> str:
