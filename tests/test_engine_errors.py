@@ -217,11 +217,19 @@ def test_counting_tokens_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     assert isinstance(run.bypassed[0].error, Broken)
 
 
-def test_shortening_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_shortening_fails(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The text goes out whole; all else is done as ever."""
     monkeypatch.setattr(sys.modules["kvagent.stages.evict"], "shorten", fail)
     run = Run()
-    assert run.send(body_of()) == body_of()
-    assert isinstance(run.bypassed[0].error, Broken)
+    sent = json.loads(run.send(body_of()))
+    assert sent["messages"][3]["content"].startswith(HISTORY[2]["content"] + "\n\n")
+    assert sent["messages"][0] != CLOCK
+    assert not run.bypassed
+    (record,) = errors(caplog)
+    assert record.exc_info is not None
+    assert isinstance(record.exc_info[1], Broken)
 
 
 class BrokenStore:
