@@ -9,12 +9,16 @@ from threading import Event as Signal
 from typing import Any
 
 import openai
+import orjson
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from kvagent import Engine, Policy, Recall
 from kvagent.events import Bypassed, Event, PrefixBroken, TurnFinished
 from kvagent.recall import RECALL, TOOL
 from kvagent_openai import wrap
+from kvagent_openai.sieve import Sieve
 
 from .conftest import Make, done, listed
 from .null_server import CUT, Answer, NullServer, Seen, completion, events, sse
@@ -423,6 +427,36 @@ async def test_an_error_inside_kvagent_leaves_the_question_to_the_caller(
     server.respond = Model(1)
     reply = await create(client)
     assert reply.choices[0].message.tool_calls[0].function.name == RECALL
+
+
+def cut(whole: bytes, places: set[int]) -> list[bytes]:
+    ends = sorted(places | {len(whole)})
+    return [whole[start:end] for start, end in zip([0, *ends], ends, strict=False)]
+
+
+@given(
+    st.lists(st.sampled_from(["text", "call", "odd"]), max_size=6),
+    st.sets(st.integers(0, 2_000), max_size=40),
+    st.sampled_from([b"\n\n", b"\r\n\r\n"]),
+)
+def test_however_a_stream_is_cut_nothing_is_lost_and_no_call_passes(
+    kinds: list[str], places: set[int], end: bytes
+) -> None:
+    delta = {
+        "text": {"content": "Grüße: tool_calls, \n\n and all"},
+        "call": {"tool_calls": [{"index": 0, "function": {"name": "f", "arguments": "{}"}}]},
+        "odd": {"content": "x", "tool_calls": []},
+    }
+    parts = [b"data: " + orjson.dumps({"choices": [{"delta": delta[kind]}]}) for kind in kinds]
+    stream = [part + end for part in parts] + [b"data: [DONE]" + end]
+    whole = b"".join(stream)
+    sieve = Sieve()
+    chunks = cut(whole, {place for place in places if place < len(whole)})
+    passed = b"".join(map(sieve.passed, chunks))
+    first = kinds.index("call") if "call" in kinds else len(stream)
+    assert passed == b"".join(stream[:first])
+    assert passed + sieve.held() == whole
+    assert sieve.held() == b""
 
 
 # -- who answers
