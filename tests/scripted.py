@@ -11,7 +11,7 @@ from kvagent import Engine, Event, Policy
 from kvagent.chat import ChatReply, shown
 from kvagent.flow import Answer, Call, drive
 from kvagent.tokens import count_tokens
-from tests.wire import Message, compact, say
+from tests.wire import Dump, Message, compact, say
 
 MODEL = "m"
 
@@ -69,10 +69,11 @@ class Scripted:
         server: Script | Served | Message | None = None,
         *,
         session: str | None = None,
+        dump: Dump = compact,
         **options: Any,
     ) -> Served:
         """What the caller gets."""
-        raw = compact({"messages": list(messages), "model": MODEL, **options}).encode()
+        raw = dump({"messages": list(messages), "model": MODEL, **options}).encode()
         if server is None:
             server = say("assistant", "Good.")
         answers = [server] if callable(server) or isinstance(server, Served) else [Served(server)]

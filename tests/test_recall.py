@@ -202,6 +202,35 @@ def test_through_a_framework_and_a_restart(durable: bool, final: Message, tmp_pa
     assert same_render(scripted.last[-2], final)
 
 
+@pytest.mark.parametrize("indent", [None, 1])
+def test_of_a_body_however_it_is_written(indent: int | None) -> None:
+    def dump(body: Any) -> str:
+        return json.dumps(body, indent=indent)
+
+    scripted = recalling()
+    model = Model(lambda handle: asks(handle, lines="2-3"), FINAL)
+    options: dict[str, Any] = {"tools": TOOLS, "dump": dump, "seed": 7}
+    assert scripted.send(history(), model, **options).reply == FINAL
+    scripted.send([*history(), FINAL, say("user", "And?")], **options)
+    assert all(kept(a, b) for a, b in zip(scripted.bodies, scripted.bodies[1:], strict=False))
+    assert [body["seed"] for body in scripted.bodies] == [7, 7, 7]
+    assert not scripted.of(Bypassed)
+
+
+def test_with_a_clock_in_the_head() -> None:
+    scripted = recalling()
+
+    def at(second: int) -> list[Message]:
+        clock = f"You help.\nCurrent time: 2026-03-02 09:00:0{second}"
+        return [say("system", clock), *history()[1:]]
+
+    model = Model(lambda handle: asks(handle, lines="2-3"), FINAL)
+    scripted.send(at(1), model, tools=TOOLS, session="ticket-1")
+    scripted.send([*at(2), FINAL, say("user", "And?")], tools=TOOLS, session="ticket-1")
+    assert kept(scripted.bodies[1], scripted.bodies[2])
+    assert not scripted.of(PrefixBroken)
+
+
 def test_several_questions_one_after_the_other() -> None:
     scripted = recalling()
     model = Model(
