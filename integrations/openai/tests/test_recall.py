@@ -250,7 +250,8 @@ async def test_the_sdks_own_stream_helper(
 ) -> None:
     server.respond = Model(1, text="Let me look. ")
     client = wrap(make(plain_kind), engine=engine)
-    manager = client.chat.completions.stream(model="m", messages=HISTORY, tools=TOOLS)
+    strict: list[Any] = [{**TOOLS[0], "function": {**TOOLS[0]["function"], "strict": True}}]
+    manager = client.chat.completions.stream(model="m", messages=HISTORY, tools=strict)
     if hasattr(manager, "__aenter__"):
         async with manager as opened:
             reply = await opened.get_final_completion()
