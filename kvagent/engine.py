@@ -574,13 +574,17 @@ class Engine:
         opened = with_opening(switched, opening)
         if opened is not switched:
             plan.events.append(Edited(plan.conversation, "mend", "system_message", 0))
-        window = self._limits.window(request.model, self.window)
-        limited = with_reply(opened, request.body, self._limits.reply(request.model, window))
+        limited = with_reply(opened, request.body, self._most_of_reply(request.model))
         if limited is not opened:
             plan.events.append(Edited(plan.conversation, "reply", "max_tokens", 0))
         body = added(limited, fields)
         withheld = frozenset((RECALL,)) if self._answers(plan.turn) else frozenset()
         return Call(body, form.changed or body is not form.body, headers, withheld)
+
+    def _most_of_reply(self, model: str) -> int | None:
+        if self.policy.mode != "full":
+            return None
+        return self._limits.reply(model, self._limits.window(model, self.window))
 
     # -- settling
 

@@ -296,6 +296,14 @@ def test_a_reply_that_is_counted_fits_as_well(share: float, key: str) -> None:
     assert len(told) == (3 if share > 0.5 else 0)
 
 
+@pytest.mark.parametrize("mode", ["observe", "safe"])
+def test_only_full_mode_asks_for_a_shorter_reply(mode: str) -> None:
+    scripted, server = Scripted(mode=mode), Counting(SIZE, "max_tokens")
+    for _ in range(2):
+        assert scripted.send(HISTORY, server, max_tokens=SIZE).status == 400
+    assert [body["max_tokens"] for body in scripted.bodies] == [SIZE, SIZE]
+
+
 def test_a_server_that_counts_no_reply_is_asked_for_all_of_it() -> None:
     scripted = Scripted()
     scripted.send(HISTORY, Window(SIZE // 2), max_tokens=10 * SIZE)
