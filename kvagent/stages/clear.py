@@ -6,8 +6,9 @@ prompt leaves no room for the reply, or when carrying the old results has cost a
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from kvagent.entry import Entry, Swept
@@ -18,6 +19,8 @@ from kvagent.standing import Standing
 
 if TYPE_CHECKING:
     from kvagent.clearing import Cleared
+
+logger = logging.getLogger("kvagent")
 
 # This part of the room is made free beside what must be, so that the next turns fit too.
 _NEXT_TURNS = 8
@@ -34,9 +37,22 @@ def clear(turn: Turn) -> None:
     turn.rent, pays = _priced(turn, policy)
     if not (full or pays):
         return
+    standing = turn.standing()
+    try:
+        cleared = _batch(turn, policy, standing, full)
+    except Exception:  # nothing is changed yet, and a record of old turns may make room as well
+        logger.exception("kvagent failed to clear old results; they stay as they are")
+        return
+    if cleared:
+        _apply(turn, standing, cleared, "window_full" if full else "carrying_costs")
+
+
+def _batch(
+    turn: Turn, policy: Clear, standing: Sequence[Standing], full: bool
+) -> Sequence[Cleared]:
+    """What to clear; nothing where that would free too little."""
     from kvagent.clearing import clearable, plan
 
-    standing = turn.standing()
     tokens = turn.tokens
     options = _options(policy)
     turn.floor = tokens - clearable(standing, **options)
@@ -45,7 +61,6 @@ def clear(turn: Turn) -> None:
     else:  # stubs of a batch before have paid already, and what they hold stands nowhere else
         options["again"] = False
         free = int((1 - policy.spare) * clearable(standing, **options))
-    least = policy.least(turn.window or tokens)
     # Whether a batch is made or does not free enough, the next one is not due at once.
     turn.rent = turn.rent.settled()
     turn.swept = Swept(turn.swept.depth)
@@ -56,10 +71,9 @@ def clear(turn: Turn) -> None:
         store_original=turn.store_original,
         **options,
     )
-    by_index = {each.index: each for each in standing}
-    freed = sum(by_index[one.index].tokens - one.tokens for one in cleared)
-    if cleared and freed >= least:
-        _apply(turn, standing, by_index, cleared, "window_full" if full else "carrying_costs")
+    before = {each.index: each.tokens for each in standing}
+    freed = sum(before[one.index] - one.tokens for one in cleared)
+    return cleared if freed >= policy.least(turn.window or tokens) else ()
 
 
 def squeeze(turn: Turn) -> None:
@@ -71,16 +85,20 @@ def squeeze(turn: Turn) -> None:
 
     standing = turn.standing()
     over = turn.tokens - turn.room
-    cleared = plan(
-        standing,
-        free=over + turn.room // _NEXT_TURNS,
-        must=over,
-        count_tokens=turn.count_tokens,
-        store_original=turn.store_original,
-        **_options(policy),
-    )
+    try:
+        cleared = plan(
+            standing,
+            free=over + turn.room // _NEXT_TURNS,
+            must=over,
+            count_tokens=turn.count_tokens,
+            store_original=turn.store_original,
+            **_options(policy),
+        )
+    except Exception:  # the server will say whether it is too long
+        logger.exception("kvagent failed to make room; the prompt goes out as long as it is")
+        return
     if cleared:
-        _apply(turn, standing, {each.index: each for each in standing}, cleared, "window_full")
+        _apply(turn, standing, cleared, "window_full")
 
 
 def _options(policy: Clear) -> dict[str, Any]:
@@ -105,10 +123,10 @@ def is_full(turn: Turn) -> bool:
 def _apply(
     turn: Turn,
     standing: Sequence[Standing],
-    by_index: Mapping[int, Standing],
     cleared: Sequence[Cleared],
     cause: str,
 ) -> None:
+    by_index = {each.index: each for each in standing}
     first = min(cleared, key=lambda one: one.index)
     behind = cached_behind(standing, first.index)
     freed = sum(turn.revise(by_index[one.index], one.message) for one in cleared)

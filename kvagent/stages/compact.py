@@ -6,6 +6,7 @@ head stays first. Behind it stand the newest turns as they were.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
@@ -21,7 +22,10 @@ from kvagent.summaries import Writing
 
 if TYPE_CHECKING:
     from kvagent.compaction import Facts
+    from kvagent.compaction.summary import SummaryReply
     from kvagent.compaction.tiers import Tier
+
+logger = logging.getLogger("kvagent")
 
 # Where what cannot be cleared fills more of the room than this, clearing would soon be due again.
 _CROWDED = 0.5
@@ -42,10 +46,20 @@ def compact(turn: Turn) -> Generator[Ask, Any, None]:
     old = old_turns(standing, policy.keep_turns, _excess(turn))
     if old is None:
         return
-    narrative = yield from _narrative(turn, standing, old)
-    if isinstance(narrative, _Told):
+    try:
+        narrative = yield from _narrative(turn, standing, old)
+    except Exception:
+        logger.exception("kvagent failed to have a narrative written; facts alone stand")
+        narrative = None
+    if narrative is not None:
         old = narrative.old
-    _replace(turn, policy, standing, old, narrative)
+    try:
+        message, tiers = _bearing(turn, policy, standing, old, narrative)
+    except Exception:  # nothing is changed yet, and what is still spared may make room as well
+        logger.exception("kvagent failed to make a record of old turns; they stay as they are")
+        return
+    detail = "facts alone" if narrative is None else "facts and a narrative"
+    _replace(turn, standing, old, message, tiers, detail)
 
 
 def is_crowded(turn: Turn) -> bool:
@@ -214,13 +228,27 @@ def writing(turn: Turn, body: Mapping[str, Any], old: Sequence[Standing]) -> Wri
         request = next(steps)
         while True:
             answer = yield Ask(summarize, request)
-            request = steps.send(None if isinstance(answer, Exception) else answer)
+            request = steps.send(_usable(answer))
     except StopIteration as stop:
         compacted = stop.value
     for counts in compacted.counts:
         turn.summaries.told(counts)
     narrative: str | None = compacted.narrative
     return narrative
+
+
+def _usable(answer: object) -> SummaryReply | str | None:
+    """What a summarizer answered, if it did; why it did not is told, once for each time."""
+    from kvagent.compaction.summary import SummaryReply
+
+    if isinstance(answer, str | SummaryReply):
+        return answer
+    if isinstance(answer, Exception):
+        logger.warning("the summarizer failed (%s): facts alone stand", type(answer).__name__)
+        logger.debug("the summarizer failed", exc_info=answer)
+    else:
+        logger.warning("the summarizer gave no text (%s): facts alone stand", type(answer).__name__)
+    return None
 
 
 def record_tokens(turn: Turn, policy: Compact) -> int:
@@ -243,9 +271,10 @@ def facts_until(turn: Turn, index: int) -> Facts:
     return facts_of(messages[1:], handles={at - 1: handle for at, handle in handles.items()})
 
 
-def _replace(
+def _bearing(
     turn: Turn, policy: Compact, standing: Sequence[Standing], old: Old, told: _Told | None
-) -> None:
+) -> tuple[Mapping[str, Any], tuple[Tier, ...]]:
+    """The first message with the record of all that left, and the narratives in that record."""
     from kvagent.compaction.narrative import up_to_date
     from kvagent.compaction.record import records
     from kvagent.compaction.tiers import settled
@@ -265,9 +294,21 @@ def _replace(
         budget=room,
         count_tokens=turn.count_tokens,
     )
-    bearer = standing[0]
     texts += _quotations(turn, standing, old, texts)
-    message = with_text_appended(turn.first_form(bearer), "\n\n" + "\n\n".join(texts))
+    first = turn.first_form(standing[0])
+    return with_text_appended(first, "\n\n" + "\n\n".join(texts)), tiers
+
+
+def _replace(
+    turn: Turn,
+    standing: Sequence[Standing],
+    old: Old,
+    message: Mapping[str, Any],
+    tiers: tuple[Tier, ...],
+    detail: str,
+) -> None:
+    """Let the old turns leave, and the record stand in the first message."""
+    bearer, leaving = standing[0], standing[old.start : old.stop]
     before = turn.tokens
     freed = sum(each.tokens for each in leaving) - (turn.weigh(message) - bearer.tokens)
     if freed <= 0:
@@ -285,7 +326,7 @@ def _replace(
             "window_full",
             bearer.index,
             count=len(leaving),
-            detail="facts and a narrative" if told is not None else "facts alone",
+            detail=detail,
             freed_tokens=freed,
             cost_tokens=cost,
             expected_tokens=turn.expected(freed, cost),
