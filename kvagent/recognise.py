@@ -73,8 +73,13 @@ def recognise(
     begin = start or Match(tree.root, [0], [])
     matches = _walk(tree, messages, raws, full, begin)
     if start is not None:
-        # Several forms, or another's notes, are rare enough to be looked at from the beginning.
-        sure = len(matches) == 1 and not _foreign_since(start.tip, matches[0].tip, view)
+        # Several forms, others than were sent then, or another's notes, are rare enough to be
+        # looked at from the beginning.
+        sure = (
+            len(matches) == 1
+            and _revised(matches[0].tip) == _revised(start.tip)
+            and not _foreign_since(start.tip, matches[0].tip, view)
+        )
         return matches[0] if sure else matches[0].back_to(tree.root)
     if len(matches) == 1:
         return _own_part(tree, matches[0], messages, view, session)
@@ -321,6 +326,11 @@ def _differing(entry: Entry, view: HeadView) -> list[int]:
     """The places whose value is another now than it was told up to an entry."""
     told = entry.told
     return [place for place, value in enumerate(view.values) if told.get(place, value) != value]
+
+
+def _revised(entry: Entry) -> bytes | None:
+    """Which edits of what was sent before hold at an entry."""
+    return entry.revision.key if entry.revision else None
 
 
 def _foreign_since(start: Entry, tip: Entry, view: HeadView) -> bool:

@@ -83,3 +83,13 @@ def test_a_summarizer_may_answer_whatever_it_likes(
     assert "words" not in caplog.text
     if not isinstance(answer, str):
         assert "the summarizer" in caplog.text
+
+
+def test_forks_after_a_batch_go_on_from_what_it_left() -> None:
+    """Also where an older request than the batch is the longest one that both repeat."""
+    wire, bodies = play()
+    history = grown(40)
+    assert len(bodies[-1]) < len(history)
+    one = wire.send([*history, say("user", "Sum up.")])
+    other = wire.send([*history, say("user", "What is left to do?")])
+    assert one[:-1] == other[:-1]
