@@ -43,7 +43,8 @@ class Edited:
     conversation: str
     stage: str
     """The stage that did it: ``replay``, ``pin_head``, ``echo``, ``evict``, ``clear``, ``compact``,
-    or a custom one's."""
+    ``reply`` (``max_tokens`` lowered to half the window, for a server that counts it), or a custom
+    one's."""
     cause: Cause | str
     index: int
     """The first message concerned, counted as the agent sent them; tools count as message 0."""
@@ -89,7 +90,8 @@ class Overflowed:
     """The window as the server says."""
     silent: bool = False
     """It was not refused: the server answered, and had cut off the prompt's front.
-    ``prompt_tokens`` is then kvagent's estimate, and ``window`` what the server took."""
+    ``prompt_tokens`` is then a floor, what the messages have by the general tokenizer, and
+    ``window`` what the server took."""
 
 
 @dataclass(frozen=True, slots=True)

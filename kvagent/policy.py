@@ -235,7 +235,7 @@ class Evict(_Model):
         """Whether a result of so many tokens is to be shortened."""
         if self.trigger is not None:
             return self.trigger(tokens, window)
-        return tokens > _long(window)
+        return tokens > long_result(window)
 
     def trips_a_part(self, tokens: int, window: int | None) -> bool:
         """Whether that goes for a part, too, that the agent asked for by its lines."""
@@ -248,7 +248,7 @@ class Evict(_Model):
         if window is None:
             return _LONG // 2
         # What it takes grows with the root of what it holds: four times as long, twice as much.
-        return min(window // 4, isqrt(_long(window) * tokens))
+        return min(window // 4, isqrt(long_result(window) * tokens))
 
 
 # About what the instruction for a narrative takes, in tokens.
@@ -257,7 +257,8 @@ _INSTRUCTION = 700
 _LONG = 2_000
 
 
-def _long(window: int | None) -> int:
+def long_result(window: int | None) -> int:
+    """From how many tokens on a result is long, unless the policy says something else."""
     return _LONG if window is None else window // 40
 
 
