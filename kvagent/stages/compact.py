@@ -29,6 +29,8 @@ logger = logging.getLogger("kvagent")
 
 # Where what cannot be cleared fills more of the room than this, clearing would soon be due again.
 _CROWDED = 0.5
+# Where it fits anyway, a record has to free this part of the prompt, all of which is prefilled again.
+_WORTHWHILE = 10
 # Results of more tokens than this get a handle when they leave.
 _RECALLED = 100
 # So many turns before there is no room for it any more, a narrative is asked for in the background.
@@ -309,9 +311,9 @@ def _replace(
 ) -> None:
     """Let the old turns leave, and the record stand in the first message."""
     bearer, leaving = standing[0], standing[old.start : old.stop]
-    before = turn.tokens
+    before, full = turn.tokens, is_full(turn)
     freed = sum(each.tokens for each in leaving) - (turn.weigh(message) - bearer.tokens)
-    if freed <= 0:
+    if freed <= 0 or (not full and freed < before // _WORTHWHILE):
         return
     behind = cached_behind(standing, bearer.index)
     turn.revise(bearer, message)
@@ -323,7 +325,7 @@ def _replace(
     turn.edits.append(
         Edit(
             "compact",
-            "window_full",
+            "window_full" if full else "window_crowded",
             bearer.index,
             count=len(leaving),
             detail=detail,
@@ -345,10 +347,13 @@ def _quotations(
     last = standing[old.stop - 1].index
     staying = [shown(each.sent) for each in (*standing[1 : old.start], *standing[old.stop :])]
     left = record_tokens(turn, turn.policy.compact) - sum(map(turn.count_tokens, texts))
+    frame = turn.count_tokens(quoted("."))
+    if left < 2 * frame:  # more would be said about the quotations than by them
+        return []
     held = gist(
         [each.came for each in turn.originals() if each.index <= last],
         [shown(turn.first_form(standing[0])), *staying, *texts],
-        room=max(0, left),
+        room=left - frame,
         count_tokens=turn.count_tokens,
     )
     return [quoted(held)] if held else []
