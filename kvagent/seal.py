@@ -191,7 +191,10 @@ def _reply_changed(turn: Turn) -> bool:
     if fresh.role != "assistant" or not turn.past.replies or turn.past.children:
         return False
     return all(
-        reply.meaning != fresh.meaning and not _extends(fresh.message, reply.message)
+        reply.meaning != fresh.meaning
+        # What a stage made of it is no fault of the agent's; echo may have mended what is one.
+        and not _extends(fresh.incoming, reply.message)
+        and not _extends(fresh.message, reply.message)
         for reply in turn.past.replies
     )
 

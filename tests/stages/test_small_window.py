@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kvagent import Bypassed, Edited, Engine, Policy, PrefixBroken
+from kvagent import DEFAULT_STAGES, Bypassed, Edited, Engine, Policy, PrefixBroken, Turn
 from kvagent.chat import shown
 from kvagent.policy import Compact
 from kvagent.tokens import count_tokens
@@ -93,3 +93,22 @@ def test_forks_after_a_batch_go_on_from_what_it_left() -> None:
     one = wire.send([*history, say("user", "Sum up.")])
     other = wire.send([*history, say("user", "What is left to do?")])
     assert one[:-1] == other[:-1]
+
+
+def test_a_reply_that_is_cleared_was_not_changed_by_the_agent() -> None:
+    """A framework adds calls to what was generated; kvagent then shortens the text."""
+
+    def brief(turn: Turn) -> None:
+        for fresh in turn.tail:
+            if fresh.role == "assistant":
+                fresh.message = {**fresh.message, "content": "[kvagent: cleared]"}
+
+    wire = Wire()
+    policy = Policy(probe=False)
+    wire.engine = Engine(policy, on_event=wire.events.append, stages=(*DEFAULT_STAGES, brief))
+    history = grown(0)
+    wire.send(history, say("assistant", "I will look at it."))
+    made = call("call-1", content="I will look at it.")
+    wire.send([*history, made, result("call-1", "done")])
+    assert wire.bodies[-1]["messages"][2]["content"] == "[kvagent: cleared]"
+    assert not wire.of(PrefixBroken)
