@@ -98,9 +98,10 @@ def _clear(clear: Clear | None, policy: Policy, window: int | None) -> Iterator[
         if cost
         else "clear by price: off"
     )
-    inputs = "and long arguments" if clear.clear_tool_inputs else "arguments stay"
-    kept = f"clear: the newest {clear.keep} results stay, {inputs}"
-    yield kept + (f"; never {', '.join(clear.exclude_tools)}" if clear.exclude_tools else "")
+    inputs = "are cleared too" if clear.clear_tool_inputs else "stay"
+    kept = f"clear: the newest {clear.keep} results stay, long arguments of old calls {inputs}"
+    tools = ", ".join(clear.exclude_tools)
+    yield kept + (f"; the results of {tools} stay in any case" if tools else "")
 
 
 def _compact(compact: Compact | None, window: int | None) -> Iterator[str]:
