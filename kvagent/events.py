@@ -12,6 +12,7 @@ from typing import Literal
 
 Cause = Literal[
     "arguments_reserialised",
+    "carrying_costs",
     "message_changed",
     "message_inserted",
     "message_reserialised",
@@ -27,8 +28,10 @@ Cause = Literal[
     "tools_changed",
     "tools_reordered",
     "volatile_text",
+    "window_crowded",
+    "window_full",
 ]
-"""Why a prefix broke, or would have without kvagent."""
+"""Why a prefix broke, or would have without kvagent, or why kvagent made an edit."""
 
 MissCause = Literal["evicted", "restart", "slot_lost", "template"]
 """Why, most likely, a server took less from its cache than it had been sent."""

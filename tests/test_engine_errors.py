@@ -15,6 +15,8 @@ from typing import Any
 import pytest
 
 import kvagent.engine
+import kvagent.planner
+import kvagent.settler
 from kvagent import Bypassed, Engine, Event, Evict, Policy, Tokens, Turn, TurnFinished
 from kvagent.chat import ChatReply, Doubt
 from kvagent.flow import Answer, Call, adrive, drive
@@ -211,7 +213,7 @@ def test_a_stage_that_fails_once_costs_one_request() -> None:
 
 
 def test_counting_tokens_fails(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kvagent.engine, "count_tokens", fail)
+    monkeypatch.setattr(kvagent.planner, "count_tokens", fail)
     run = Run()
     assert run.send(body_of()) == body_of()
     assert isinstance(run.bypassed[0].error, Broken)
@@ -287,7 +289,7 @@ def test_an_answer_that_cannot_be_settled(
     run = Run()
     first = run.send(body_of(1), HISTORY[1])
     with monkeypatch.context() as patch:
-        patch.setattr(kvagent.engine, "usage_of", fail)
+        patch.setattr(kvagent.settler, "usage_of", fail)
         sent, settle = drive(run.engine.turn(body_of(3)), lambda call: (Answer(200), call.body))
         settle(ChatReply((HISTORY[3],), {"usage": {"prompt_tokens": 1}}, complete=True), 0.1)
     assert isinstance(run.bypassed[0].error, Broken)

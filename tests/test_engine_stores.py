@@ -533,5 +533,5 @@ def test_bodies_to_go_on_from_are_part_of_the_memory() -> None:
     for number in range(100):
         body = {"messages": [say("user", f"{number} " * 10_000)]}
         used.rewrite(json.dumps(body, separators=(",", ":")).encode())
-    kept = sum(len(r.came) + len(r.went) for r in used._resumables._records.values())
-    assert 0 < kept == used._resumables._size <= 1 << 18
+    kept = sum(len(r.came) + len(r.went) for r in used._planner.resumables._records.values())
+    assert 0 < kept == used._planner.resumables._size <= 1 << 18

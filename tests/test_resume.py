@@ -288,7 +288,7 @@ def test_bodies_are_resumed_within_their_session_only() -> None:
         wire.send(first, HISTORY[1])
     with session("two"):
         wire.send([*first, *HISTORY[1:3]])
-    assert len(wire.engine._resumables._records) == 2
+    assert len(wire.engine._planner.resumables._records) == 2
 
 
 def test_a_reply_to_another_form_of_the_request_is_no_sequel() -> None:

@@ -38,6 +38,8 @@ def clear(turn: Turn) -> None:
     if not (full or pays):
         return
     standing = turn.standing()
+    if full and not can_fit(turn, standing):
+        return
     try:
         cleared = _batch(turn, policy, standing, full)
     except Exception:  # nothing is changed yet, and a record of old turns may make room as well
@@ -67,7 +69,7 @@ def _batch(
     cleared = plan(
         standing,
         free=free,
-        count_tokens=turn.count_tokens,
+        count_tokens=turn.weigh_text,
         store_original=turn.store_original,
         **options,
     )
@@ -84,13 +86,15 @@ def squeeze(turn: Turn) -> None:
     from kvagent.clearing import plan
 
     standing = turn.standing()
+    if not can_fit(turn, standing):
+        return
     over = turn.tokens - turn.room
     try:
         cleared = plan(
             standing,
             free=over + turn.room // _NEXT_TURNS,
             must=over,
-            count_tokens=turn.count_tokens,
+            count_tokens=turn.weigh_text,
             store_original=turn.store_original,
             **_options(policy),
         )
@@ -118,6 +122,17 @@ def is_full(turn: Turn) -> bool:
     if turn.past_tokens + sum(len(fresh.sent) for fresh in turn.tail) <= room:
         return False
     return turn.tokens > room
+
+
+def can_fit(turn: Turn, standing: Sequence[Standing]) -> bool:
+    """Whether head, task and the newest user message leave any room: else nothing would help.
+
+    To edit such a prompt would only blind the agent: the server will say that it is too long.
+    """
+    users = [each for each in standing if each.role == "user"]
+    spared = {each.index: each.tokens for each in (*users[:1], *users[-1:])}
+    head = turn.tokens - sum(each.tokens for each in standing)
+    return turn.window is None or head + sum(spared.values()) < turn.window
 
 
 def _apply(

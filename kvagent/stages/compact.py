@@ -223,7 +223,7 @@ def writing(turn: Turn, body: Mapping[str, Any], old: Sequence[Standing]) -> Wri
         facts_until(turn, old[-1].index),
         budget=record_tokens(turn, policy),
         max_tokens=policy.narrative_tokens(turn.window or policy.max_tokens * 8),
-        count_tokens=turn.count_tokens,
+        count_tokens=turn.weigh_text,
         known="\n".join(map(shown, messages)),
     )
     try:
@@ -267,7 +267,7 @@ def facts_until(turn: Turn, index: int) -> Facts:
     for each in turn.originals():
         if each.index > index:
             break
-        if each.role == "tool" and each.tokens > _RECALLED:
+        if turn.view.has_own_tool and each.role == "tool" and each.tokens > _RECALLED:
             handles[len(messages)] = turn.store_original(shown(each.came))
         messages.append(each.came)
     return facts_of(messages[1:], handles={at - 1: handle for at, handle in handles.items()})
@@ -286,7 +286,7 @@ def _bearing(
     tiers = turn.past.revision.tiers if turn.past.revision else ()
     if told is not None:
         tiers = settled(
-            (*tiers, _tier(turn, tiers, leaving, told.text)), budget // 2, turn.count_tokens
+            (*tiers, _tier(turn, tiers, leaving, told.text)), budget // 2, turn.weigh_text
         )
     facts = facts_until(turn, leaving[-1].index)
     room = budget - sum(tier.tokens for tier in tiers)
@@ -294,7 +294,7 @@ def _bearing(
         [up_to_date(tier.text, facts) for tier in tiers],
         facts,
         budget=room,
-        count_tokens=turn.count_tokens,
+        count_tokens=turn.weigh_text,
     )
     texts += _quotations(turn, standing, old, texts)
     first = turn.first_form(standing[0])
@@ -346,15 +346,15 @@ def _quotations(
     assert turn.policy.compact is not None
     last = standing[old.stop - 1].index
     staying = [shown(each.sent) for each in (*standing[1 : old.start], *standing[old.stop :])]
-    left = record_tokens(turn, turn.policy.compact) - sum(map(turn.count_tokens, texts))
-    frame = turn.count_tokens(quoted("."))
+    left = record_tokens(turn, turn.policy.compact) - sum(map(turn.weigh_text, texts))
+    frame = turn.weigh_text(quoted("."))
     if left < 2 * frame:  # more would be said about the quotations than by them
         return []
     held = gist(
         [each.came for each in turn.originals() if each.index <= last],
         [shown(turn.first_form(standing[0])), *staying, *texts],
         room=left - frame,
-        count_tokens=turn.count_tokens,
+        count_tokens=turn.weigh_text,
     )
     return [quoted(held)] if held else []
 
@@ -363,4 +363,4 @@ def _tier(turn: Turn, tiers: Sequence[Tier], leaving: Sequence[Standing], text: 
     from kvagent.compaction.tiers import Tier
 
     first = tiers[-1].last + 1 if tiers else leaving[0].depth
-    return Tier(first, leaving[-1].depth, text, turn.count_tokens(text))
+    return Tier(first, leaving[-1].depth, text, turn.weigh_text(text))

@@ -110,6 +110,8 @@ class Turn:
     """Keeps the original of a text that will be shortened; returns the handle to get it back."""
     resends_reasoning: Callable[[], bool]
     """Whether the chat template keeps the prefix when old reasoning is sent again."""
+    weigh_text: Callable[[str], int]
+    """Estimated tokens of a text in the prompt: ``count_tokens``, corrected by the server."""
     weigh: Callable[[Mapping[str, Any]], int]
     """Estimated tokens of a message in the prompt."""
     consumed: Sequence[int]

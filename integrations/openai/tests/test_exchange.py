@@ -16,7 +16,7 @@ import pytest
 from pydantic import BaseModel
 
 import kvagent
-import kvagent.engine
+import kvagent.planner
 from kvagent import Engine, Hints, Policy
 from kvagent.events import Bypassed, Event, TurnFinished
 from kvagent_openai import engine_of, wrap
@@ -434,7 +434,7 @@ async def test_an_error_in_the_engine_lets_the_request_out_as_it_came(
 
     bare = make(plain_kind)
     expected = await surface(bare, TURNS[0])
-    monkeypatch.setattr(kvagent.engine, "recognise", broken)
+    monkeypatch.setattr(kvagent.planner, "recognise", broken)
     happened: list[Event] = []
     with caplog.at_level(logging.ERROR, "kvagent"):
         client = wrap(bare, policy=UNPROBED, on_event=happened.append)
