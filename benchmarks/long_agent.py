@@ -48,7 +48,11 @@ def script(root: Path) -> list[Step]:
         name = names[number * 7 % len(names)]
         turn = number % 6
         if turn == 0:
-            steps.append(Step(f"What does {name} do? The port stays {8_000 + number}.", (_read(name, 1, 40),)))
+            steps.append(
+                Step(
+                    f"What does {name} do? The port stays {8_000 + number}.", (_read(name, 1, 40),)
+                )
+            )
         elif turn == 1:
             steps.append(Step(calls=(_read(name, 1, 90),)))
         elif turn == 2:
@@ -68,7 +72,9 @@ def _read(path: str, first: int, last: int) -> Call:
     return Call("read_file", {"path": path, "first": first, "last": last})
 
 
-def run(model: Path, threads: int, window: int | None) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+def run(
+    model: Path, threads: int, window: int | None
+) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """One session: its figures, as the server counts, and the requests of the agent."""
     events: list[Event] = []
     asked: list[dict[str, Any]] = []
