@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from hashlib import blake2b
 from typing import Any
 
@@ -91,11 +91,6 @@ def normal_form(message: Mapping[str, Any], *, parsed: bool = True) -> dict[str,
 def meaning_of_tool(tool: Any) -> bytes:
     """Equal for a tool whose keys come in another order, or with null where none was."""
     return digest(orjson.dumps(_tool(tool), option=orjson.OPT_SORT_KEYS))
-
-
-def meaning_of_tools(meanings: Iterable[bytes]) -> bytes:
-    """Equal for the same tools in another order."""
-    return digest(*sorted(meanings))
 
 
 def _content(value: Any) -> Any:

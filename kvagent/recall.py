@@ -19,7 +19,7 @@ TOOL: Mapping[str, Any] = {
         "name": RECALL,
         "description": (
             "Gives back a text of this conversation that was shortened or cleared, as it was. "
-            'A shortened text names its handle at its head: recall("r0123456789ab"). '
+            'A shortened text says so at its head: kvagent_recall("r0123456789ab"). '
             "Ask for the lines you need; line numbers are those of the whole text."
         ),
         "parameters": {
@@ -175,7 +175,7 @@ def _as_far_as(room: int, text: str, first: int | None) -> str:
 
 
 def _handle(written: object) -> str:
-    """The handle in what a model wrote, such as ``recall("r0123456789ab")``."""
+    """The handle in what a model wrote, such as ``kvagent_recall("r0123456789ab")``."""
     match = _HANDLE.search(str(written))
     if match is None:
         raise ValueError('give the handle as it stands in the text, such as "r0123456789ab"')

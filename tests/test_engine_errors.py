@@ -261,7 +261,7 @@ def test_a_store_that_raises_is_gone_without(caplog: pytest.LogCaptureFixture) -
     assert len(errors(caplog)) == 1
     assert SECRET not in caplog.text
     sent = json.loads(run.send(body_of()))["messages"][-1]["content"]
-    handle = sent.split('recall("')[1].split('"')[0]
+    handle = sent.split("kept as ")[1].split("]")[0]
     assert run.engine.recall(handle) == HISTORY[2]["content"]
     run.engine.store.close()
 

@@ -237,7 +237,7 @@ def test_a_shortened_result_stays_as_it_was_and_can_be_had_back(path: Path) -> N
     second = after.send([*history, say("assistant", "I see."), say("user", "More.")])
     assert second[: len(first)] == first
     assert len(first[2]["content"]) < len(LONG) / 4
-    handle = first[2]["content"].split('recall("')[1].split('"')[0]
+    handle = first[2]["content"].split("kept as ")[1].split("]")[0]
     assert after.engine.recall(handle) == LONG
     assert not after.of(PrefixBroken)
     assert not after.of(Edited), "nothing was done to what had been sent before"
@@ -414,7 +414,7 @@ def test_a_store_that_forgets_costs_a_prefix_and_no_request(path: Path) -> None:
 def test_what_one_namespace_keeps_another_cannot_recall(path: Path) -> None:
     one, two = wire(path, namespace="one"), wire(path, namespace="two")
     sent = one.send([HELLO, call("c1"), result("c1", LONG)])
-    handle = sent[2]["content"].split('recall("')[1].split('"')[0]
+    handle = sent[2]["content"].split("kept as ")[1].split("]")[0]
     assert one.engine.recall(handle) == LONG
     assert two.engine.recall(handle, namespace="one") == LONG
     with session("s", namespace="one"):

@@ -172,7 +172,7 @@ def test_a_shortened_result_is_never_longer_and_can_be_had_back(exchanges: list[
             if came["role"] == "tool" and meaning(came) != meaning(went):
                 long, short = "\n".join(lines_of(came)), "\n".join(lines_of(went))
                 assert len(short) < len(long)
-                handle = re.search(r'recall\("(\w+)"\)', short)
+                handle = re.search(r"kept as (\w+)", short)
                 assert handle is not None
                 assert meaning({**came, "content": used.recall(handle[1])}) == meaning(came)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -49,7 +50,9 @@ def recalling(**recall: Any) -> Scripted:
 
 
 def handle_in(messages: list[Message]) -> str:
-    return str(messages[3]["content"]).split('recall("')[1].split('"')[0]
+    found = re.search(r"\br[0-9a-f]{12}\b", str(messages[3]["content"]))
+    assert found is not None
+    return found[0]
 
 
 class Model:

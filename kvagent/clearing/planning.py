@@ -28,7 +28,7 @@ _WORTHWHILE = 0.2
 _TRIES = 3
 _REASONS = {"tool": "age", "assistant": "assistant_text", "user": "user_text"}
 _RESORTS = 3
-_A_HANDLE = "r" + 12 * "0"  # as long as one is
+_A_HANDLE = f'kvagent_recall("r{12 * "0"}")'  # as long as what names an original can be
 # What a later result stands for keeps nothing but its marker, which says so.
 _NOTES = {REPEAT: "the same stands below", SUPERSEDED: "a newer one stands below"}
 

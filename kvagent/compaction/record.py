@@ -187,7 +187,7 @@ def _lines(facts: Facts) -> Iterable[_Line]:
     for session, line in facts.running:
         yield _Line(_RUNNING, f"- {session}: {_cut(line)}", (_UNSOLVED, 0))
     for age, (handle, what) in _aged(facts.handles):
-        yield _Line(_ORIGINALS, f'- recall("{handle}"): {what}', (_KEPT, age))
+        yield _Line(_ORIGINALS, f"- {handle}: {what}", (_KEPT, age))
 
 
 def _file_lines(files: Sequence[File]) -> Iterable[_Line]:

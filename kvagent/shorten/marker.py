@@ -14,7 +14,7 @@ from kvagent.shorten.result import Unit
 
 _MARKER = re.compile(
     rf"\[(?:kvagent: |… )(?:\d+ of \d+|all \d+) (?:{'|'.join(get_args(Unit))}) shown"
-    r"(?:, [a-z0-9 ]+)*(?:; all of it: recall\(\"[^\"\n]*\"\))?\](?:\n|\Z)"
+    r"(?:, [a-z0-9 ]+)*(?:; all of it[^\]\n]*)?\](?:\n|\Z)"
 )
 _POINTER_OPENING = "[kvagent: the same text as a result above"
 _FOOTER_OPENING, _FOOTER_CLOSING = "[among the rest: ", "]"
@@ -41,12 +41,17 @@ def marker(kept: int, total: int, unit: Unit, handle: str | None, notes: Iterabl
     shown = ", ".join([shown, *notes])
     if handle is None:
         return f"[… {shown}]"
-    return f'[kvagent: {shown}; all of it: recall("{handle}")]'
+    return f"[kvagent: {shown}; {had_back(handle)}]"
+
+
+def had_back(handle: str) -> str:
+    """Where all of a text is: under a handle, or by a call that the reader can make."""
+    return f"all of it: {handle}" if handle.endswith(")") else f"all of it is kept as {handle}"
 
 
 def pointer(source: str, handle: str) -> str:
     """Stands in place of a text that stands above already, as the result of a call like `source`."""
-    return f'{_POINTER_OPENING} ({source}), unchanged; all of it: recall("{handle}")]'
+    return f"{_POINTER_OPENING} ({source}), unchanged; {had_back(handle)}]"
 
 
 def is_pointer(text: str) -> bool:

@@ -70,7 +70,7 @@ def _batch(
         standing,
         free=free,
         count_tokens=turn.weigh_text,
-        store_original=turn.store_original,
+        store_original=turn.had_back,
         **options,
     )
     before = {each.index: each.tokens for each in standing}
@@ -95,7 +95,7 @@ def squeeze(turn: Turn) -> None:
             free=over + turn.room // _NEXT_TURNS,
             must=over,
             count_tokens=turn.weigh_text,
-            store_original=turn.store_original,
+            store_original=turn.had_back,
             **_options(policy),
         )
     except Exception:  # the server will say whether it is too long

@@ -268,7 +268,7 @@ def facts_until(turn: Turn, index: int) -> Facts:
         if each.index > index:
             break
         if turn.view.has_own_tool and each.role == "tool" and each.tokens > _RECALLED:
-            handles[len(messages)] = turn.store_original(shown(each.came))
+            handles[len(messages)] = turn.had_back(shown(each.came))
         messages.append(each.came)
     return facts_of(messages[1:], handles={at - 1: handle for at, handle in handles.items()})
 

@@ -94,7 +94,7 @@ def _point(turn: Turn, fresh: Fresh, text: str) -> bool:
     call = _call_of(turn, fresh)
     handle = turn.store_original(text)
     source = source_of(call.get("name"), call.get("arguments")) or "the same call"
-    said = pointer(source[:_ID_CHARS], handle)
+    said = pointer(source[:_ID_CHARS], turn.had_back(text))
     tokens = turn.count_tokens(text)
     _set(turn, fresh, said, "repeated_result", tokens, f"stands above; original under {handle}")
     return True
@@ -108,11 +108,12 @@ def _shorten(
         return
     source = source_of(call.get("name"), call.get("arguments"))
     handle = turn.store_original(text)
-    whole = lossless(text, handle=handle, source=source)
+    had_back = turn.had_back(text)
+    whole = lossless(text, handle=had_back, source=source)
     if whole is not None and not policy.trips(turn.count_tokens(whole.text), turn.window):
         shortened = whole
     else:
-        shortened = _cut(turn, text, tokens, keep, handle, source)
+        shortened = _cut(turn, text, tokens, keep, had_back, source)
     if len(shortened.text) < len(text):
         detail = f"{shortened.kept} of {shortened.kept + shortened.dropped} {shortened.unit} kept"
         if shortened.lossless:

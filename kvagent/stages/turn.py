@@ -22,6 +22,7 @@ from kvagent.head import HeadView
 from kvagent.ledger import Tree
 from kvagent.policy import Policy
 from kvagent.pricing import Rent, worth
+from kvagent.recall import RECALL
 from kvagent.revision import Revision
 from kvagent.standing import Standing
 from kvagent.summaries import Summaries
@@ -142,6 +143,14 @@ class Turn:
     def messages(self) -> Sequence[Mapping[str, Any]]:
         """All messages as the agent sent them."""
         return self.request.messages
+
+    def had_back(self, text: str) -> str:
+        """How a reader of this prompt gets a text back that will be shortened: its original is kept.
+
+        A call, where the model has the tool for it; else the handle, which serves the agent.
+        """
+        handle = self.store_original(text)
+        return f'{RECALL}("{handle}")' if self.view.has_own_tool else handle
 
     @property
     def tokens(self) -> int:

@@ -23,7 +23,7 @@ def test_the_line_with_a_name_stands() -> None:
     (short,) = read(text("found parse_config in src/core/loader.py"), room=60)
     assert "found parse_config in src/core/loader.py" in short.split("\n")
     assert short.startswith("[kvagent: ")
-    assert 'recall("r1")' in short
+    assert "kept as r1]" in short
 
 
 def test_both_ends_stand_first() -> None:

@@ -369,7 +369,7 @@ def test_handles_are_told_with_what_they_hold() -> None:
     assert facts.handles == (("u1", "a message of the user"), ("r1", "bash: make"))
     assert len(facts.said[0].text) <= 8_000
     assert facts.said[0].handle == "u1"
-    assert 'recall("u1")' in facts.said[0].text
+    assert "kept as u1]" in facts.said[0].text
 
 
 def test_what_stands_in_a_record_was_not_said_by_the_user() -> None:

@@ -42,7 +42,7 @@ def test_it_tells_what_happened() -> None:
         "- src/parse.py",
         "- git commit -m 'first half' → succeeded",
         "- pytest -q (tool bash, exit code 1): “AssertionError: 3 != 4”",
-        '- recall("r1"): read: src/parse.py',
+        "- r1: read: src/parse.py",
     ):
         assert told in text
     assert is_record(text)
@@ -97,7 +97,7 @@ def test_a_long_message_is_shortened_before_it_is_left_out() -> None:
         [user("\n".join(f"line {n}: value_{n}" for n in range(400)))], handles={0: "u7"}
     )
     text = of(facts, budget=400)
-    assert 'recall("u7")' in text
+    assert "- u7: a message of the user" in text
     assert "line 399" in text
 
 

@@ -54,7 +54,7 @@ def test_a_page_whose_text_fits() -> None:
     assert result is not None
     lines = TEXT.count("\n") + 1
     assert result.text == (
-        f'[kvagent: all {lines} lines shown, html as text; all of it: recall("r1")]\n{TEXT}'
+        f"[kvagent: all {lines} lines shown, html as text; all of it is kept as r1]\n{TEXT}"
     )
     assert (result.kept, result.dropped, result.lossless) == (lines, 0, False)
 

@@ -32,7 +32,7 @@ def test_a_quarter_at_least_is_saved(name: str, handle: str | None) -> None:
     assert len(whole.text) <= len(text) * 3 / 4
     assert whole.text.startswith(f"[… all {whole.kept} " if handle is None else "[kvagent: all ")
     assert whole.text.split("\n")[0].endswith(
-        "]" if handle is None else '; all of it: recall("r17")]'
+        "]" if handle is None else "; all of it is kept as r17]"
     )
     assert lossless(whole.text) is None
     assert shorten(whole.text, 300).text == whole.text

@@ -40,7 +40,7 @@ class TestMarker:
         assert shortened.unit == "lines"
         assert shortened.kept + shortened.dropped == 612
         assert shortened.text.split("\n")[0] == (
-            f'[kvagent: {shortened.kept} of 612 lines shown; all of it: recall("r17ab")]'
+            f"[kvagent: {shortened.kept} of 612 lines shown; all of it is kept as r17ab]"
         )
 
     def test_without_a_handle_it_promises_nothing(self) -> None:
@@ -138,7 +138,7 @@ class TestRepeats:
     def test_a_run_of_equal_lines_is_folded(self) -> None:
         text = "start\n" + "waiting for the lock\n" * 400 + "done\n"
         assert shorten(text, 500, handle="r1") == Shortened(
-            '[kvagent: all 402 lines shown, repeats folded; all of it: recall("r1")]\n'
+            "[kvagent: all 402 lines shown, repeats folded; all of it is kept as r1]\n"
             "start\nwaiting for the lock\n… (repeated 400 times)\ndone",
             kept=402,
             dropped=0,
@@ -186,7 +186,7 @@ class TestLongLines:
         assert shortened.kept + shortened.dropped == len(text)
         first, rest = shortened.text.split("\n", 1)
         assert first == (
-            f'[kvagent: {shortened.kept} of {len(text)} characters shown; all of it: recall("r1")]'
+            f"[kvagent: {shortened.kept} of {len(text)} characters shown; all of it is kept as r1]"
         )
         assert rest.startswith('[{"id":0,')
         gaps = re.findall(r"\[… (\d+) characters …\]", rest)
@@ -231,7 +231,7 @@ class TestSmallBudgets:
     def test_the_marker_is_the_last_to_go(self) -> None:
         text = joined(log(100))
         assert shorten(text, 70, handle="r1").text == (
-            '[kvagent: 0 of 100 lines shown; all of it: recall("r1")]'
+            "[kvagent: 0 of 100 lines shown; all of it is kept as r1]"
         )
         assert shorten(text, 40, handle="r1").text == "[… 0 of 100 lines shown]"
         assert shorten(text, 5, handle="r1").text == "…"

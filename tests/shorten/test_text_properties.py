@@ -83,7 +83,7 @@ def test_every_change_is_announced(text: str, budget: int) -> None:
     if shortened_at_all(text, result) and budget >= 80:
         first = result.text.split("\n")[0]
         assert first.startswith("[kvagent: ")
-        assert first.endswith('recall("r1")]')
+        assert first.endswith("kept as r1]")
 
 
 @settings(deadline=None)

@@ -115,7 +115,7 @@ def test_every_change_is_announced(text: str, budget: int) -> None:
     for result in results(text, budget, "r1"):
         if result.text != text:
             assert is_marked(result.text)
-            assert result.text.split("\n")[0].endswith('recall("r1")]')
+            assert result.text.split("\n")[0].endswith("kept as r1]")
 
 
 @settings(deadline=None)

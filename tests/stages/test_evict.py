@@ -19,7 +19,7 @@ LOG = "\n".join(
 )
 NEEDLE = "ERROR: disk /dev/sdq1 is full, job 424242 was lost (see ticket OPS-31337)"
 LONG = LOG[: len(LOG) // 2] + f"\n{NEEDLE}\n" + LOG[len(LOG) // 2 :]
-HANDLE = re.compile(r'recall\("(\w+)"\)')
+HANDLE = re.compile(r"kept as (\w+)")
 
 
 def history(content: Any, name: str = "run", **arguments: Any) -> list[Message]:
@@ -39,7 +39,7 @@ def evicted(content: Any, wire: Wire | None = None, **request: Any) -> tuple[Wir
 def test_a_long_result_is_shortened_and_says_so() -> None:
     wire, content = evicted(LONG)
     first = content.split("\n")[0]
-    assert re.fullmatch(r'\[kvagent: \d+ of 1202 lines shown; all of it: recall\("r\w+"\)\]', first)
+    assert re.fullmatch(r"\[kvagent: \d+ of 1202 lines shown; all of it is kept as r\w+\]", first)
     assert count_tokens(content) <= 1_100
     assert LOG.split("\n")[0] in content
     assert LOG.split("\n")[-1] in content
