@@ -253,3 +253,31 @@ def test_a_session_goes_on_after_the_window_was_learned_from_a_refusal() -> None
         assert len(calls) <= 2
         settle(ChatReply(complete=False), None)
         assert not orphans(messages(raw))
+
+
+def test_a_prompt_that_cannot_fit_is_left_for_the_server_to_refuse() -> None:
+    """The task alone is longer than the window: to clear results would only blind the agent."""
+    wire = Wire(window=2_000)
+    history: list[Message] = [say("user", "word " * 3_000)]
+    for number in range(3):
+        history += [
+            call(f"call-{number}", "read", {"path": f"part_{number}.py"}),
+            result(f"call-{number}", "\n".join(f"{line} is fine" for line in range(12))),
+        ]
+        assert wire.send(history) == history
+    assert not [edit for edit in wire.of(Edited) if edit.stage in _BATCHES]
+
+
+def test_a_server_with_longer_tokens_gets_shorter_prompts() -> None:
+    """Estimates are in the server's tokens, also those of what a record or a stub takes."""
+    engine = small(6_000)
+    histories = grown(60)
+    sizes: list[int] = []
+    for at, history in enumerate(histories):
+        body = json.dumps({"model": "m", "messages": history}).encode()
+        raw, settle = drive(engine.turn(body), lambda sent: (Answer(200), sent.body))
+        sizes.append(int(1.6 * tokens(messages(raw))))
+        counts = {"usage": {"prompt_tokens": sizes[-1], "completion_tokens": 20}}
+        reply = histories[at + 1][-2] if at + 1 < len(histories) else say("assistant", "Done.")
+        settle(ChatReply((reply,), counts, complete=True), None)
+    assert max(sizes) <= 6_000
