@@ -21,7 +21,7 @@ REPLIES = 8
 # An agent that dumps its messages anew each turn alternates between few forms.
 _ALIASES = 4
 # What an entry weighs beside its bytes: the object, its dicts, and keys.
-_ENTRY_BYTES = 700
+_ENTRY_BYTES = 800
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -19,7 +19,7 @@ from kvagent.flow import Answer, Call, drive
 from kvagent.policy import Compact
 from kvagent.tokens import count_tokens
 from tests.strategies import Exchange, only, play, policy, send, sessions
-from tests.test_properties import continued, continues, messages
+from tests.test_properties import continued, messages
 from tests.wire import Message, Wire, call, kept, result, say
 
 rule = settings(
@@ -51,22 +51,37 @@ def test_a_prefix_breaks_only_where_an_edit_says_so(exchanges: list[Exchange], w
     for at, exchange in enumerate(exchanges):
         events.clear()
         sent.append(send(exchange, engine))
-        before = repeated(exchanges, at)
+        before = nearest(exchanges, at)
         if exchange.kept and before and not any(map(is_batch, events)):
-            assert any(continues(sent[earlier], sent[at]) for earlier in before), at
+            assert any(shares(exchanges, sent, earlier, at) for earlier in before), at
         assert not [event for event in events if isinstance(event, PrefixBroken | Bypassed)]
 
 
-def repeated(exchanges: Sequence[Exchange], at: int) -> list[int]:
-    """The requests before that this one repeats, or goes on from."""
-    again = [
+def shares(exchanges: Sequence[Exchange], sent: list[bytes], earlier: int, at: int) -> bool:
+    """Whether a prompt begins with all of an earlier one that both histories have in common."""
+    one, other = exchanges[earlier].history, exchanges[at].history
+    own = len(other) - common(one, other)
+    now = messages(sent[at])
+    return now[: len(now) - own] == messages(sent[earlier])[: len(now) - own]
+
+
+def common(one: Sequence[str], other: Sequence[str]) -> int:
+    return next((n for n, (a, b) in enumerate(zip(one, other, strict=False)) if a != b),
+                min(len(one), len(other)))  # fmt: skip
+
+
+def nearest(exchanges: Sequence[Exchange], at: int) -> list[int]:
+    """The requests before with which this one has as much in common as with one it goes on from."""
+    before = continued(exchanges, at)
+    history = exchanges[at].history
+    longest = max((len(exchanges[earlier].history) for earlier in before), default=len(history))
+    return [
         earlier
         for earlier in range(at)
         if exchanges[earlier].kept
         and exchanges[earlier].conversation == exchanges[at].conversation
-        and exchanges[earlier].history == exchanges[at].history
+        and common(exchanges[earlier].history, history) >= longest
     ]
-    return again + continued(exchanges, at)
 
 
 @rule
