@@ -53,7 +53,8 @@ class Weigher:
         if usage.prompt_tokens is None or not turn.tail or not known or turn.revised:
             return
         weighed = all(fresh.weighed is not None for fresh in turn.tail)
-        if weighed or self._meter.calibrated < _CALIBRATIONS:
+        # Where no window is known nothing is decided by it, and counting costs milliseconds.
+        if weighed or (turn.room is not None and self._meter.calibrated < _CALIBRATIONS):
             grown = usage.prompt_tokens - turn.past_tokens
             self._meter.calibrate(sum(map(turn.weight, turn.tail)), grown)
 

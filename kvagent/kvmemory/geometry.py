@@ -144,11 +144,6 @@ class Geometry:
             )
         )
 
-    @property
-    def has_state(self) -> bool:
-        """Whether there are layers whose memory does not depend on the length."""
-        return any(isinstance(layers.layer, State) for layers in self.layers)
-
 
 def alike(layers: Iterable[Layer]) -> tuple[Layers, ...]:
     """Equal layers together, in the order of their first; without those that keep nothing."""
