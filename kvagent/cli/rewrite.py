@@ -246,7 +246,8 @@ class _Rewriting:
             times, freed, cost = self._stages[stage]
             if times:
                 costs = f", {cost:,} prefilled again" if cost else ""
-                lines.append(f"{stage}: {times} times, {freed:,} tokens freed{costs}")
+                often = "once" if times == 1 else f"{times} times"
+                lines.append(f"{stage}: {often}, {freed:,} tokens freed{costs}")
         if bill.own_prefilled_tokens or bill.own_completion_tokens:
             lines.append(
                 f"summaries: {bill.own_prefilled_tokens:,} tokens prefilled, "

@@ -101,7 +101,7 @@ def _read(file: str) -> str:
         return content.decode("utf-8")
     except UnicodeDecodeError as error:
         name = "standard input" if file == STANDARD else file
-        raise Failure(f"{name} is no text in UTF-8: byte {error.start:,} is none") from error
+        raise Failure(f"{name} is no text in UTF-8: see byte {error.start:,}") from error
 
 
 def _write(text: str) -> None:

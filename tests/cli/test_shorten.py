@@ -98,7 +98,7 @@ def test_what_cannot_be_read(folder: Path) -> None:
     (folder / "image").write_bytes(b"ab\xff\xfe")
     result = run("image")
     assert (result.exit_code, result.stdout) == (2, "")
-    assert result.stderr == "kvagent shorten: image is no text in UTF-8: byte 2 is none\n"
+    assert result.stderr == "kvagent shorten: image is no text in UTF-8: see byte 2\n"
     assert run("-", stdin=b"\xff").stderr.startswith("kvagent shorten: standard input is no text")
 
 
