@@ -23,7 +23,8 @@ uv = index="$(index)"; test -z "$$index" || export UV_DEFAULT_INDEX="$$index"; $
 venv = $(1)/bin/python -c '' 2>/dev/null || $(UV) venv --quiet --clear --python $(PYTHON) $(1)
 
 adapter := integrations/openai
-inputs := Makefile constraints.txt pyproject.toml $(adapter)/pyproject.toml
+langchain := integrations/langchain
+inputs := Makefile constraints.txt pyproject.toml $(adapter)/pyproject.toml $(langchain)/pyproject.toml
 
 .PHONY: help
 help:
@@ -49,17 +50,23 @@ setup: .venv/.ready
 	@echo 'Setting up .venv (the demo model is 98 MB)'
 	@$(call venv,.venv)
 	@$(uv) pip install --quiet --python .venv -c constraints.txt \
-		-e '.[all]' -e $(adapter) --group dev --group demo
+		-e '.[all]' -e $(adapter) -e '$(langchain)[openai]' --group dev --group demo
 	@touch $@
 
-# The other environments hold only what the adapter's tests need beside their own group. The old openai comes
-# from its group, so the one in constraints.txt is left out there.
+# The other environments hold only what the adapters' tests need beside their own group. Old versions come
+# from its group, so what constraints.txt says of them is left out there.
+old-openai2 := openai
+old-langchain-oldest := \(openai\|langchain.*\|langgraph.*\)
+with-langchain := -e '$(langchain)[openai]' -e '.[demo]' --group demo
+with-langchain-oldest := -e '$(langchain)[openai]'
+with-deepagents := -e '$(langchain)[openai]'
+
 .venvs/%/.ready: $(inputs) | $(UV)
 	@echo 'Setting up .venvs/$*'
 	@$(call venv,.venvs/$*)
-	@sed '$(if $(filter openai2,$*),/^openai==/d)' constraints.txt > .venvs/$*/constraints.txt
+	@sed '$(if $(old-$*),/^$(old-$*)==/d)' constraints.txt > .venvs/$*/constraints.txt
 	@$(uv) pip install --quiet --python .venvs/$* -c .venvs/$*/constraints.txt \
-		-e . -e $(adapter) --group test --group $*
+		-e . -e $(adapter) $(with-$*) --group test --group $*
 	@touch $@
 
 .PHONY: demo
@@ -68,18 +75,19 @@ demo: setup
 
 # In this order: what fails fastest comes first, and the whole suite's summary is the last line.
 .PHONY: test
-test: lint types test-openai2 test-agents test-pydantic-ai test-all
+test: lint types test-openai2 test-agents test-pydantic-ai test-langchain test-langchain-oldest test-deepagents test-all
 
 .PHONY: lint
 lint: setup
 	.venv/bin/ruff format --check .
 	.venv/bin/ruff check .
 
-# Two runs, because both have a folder `tests`.
+# Three runs, because each has a folder `tests`.
 .PHONY: types
 types: setup
 	.venv/bin/mypy kvagent tests
 	.venv/bin/mypy $(adapter)
+	.venv/bin/mypy $(langchain)
 
 .PHONY: test-all
 test-all: setup
@@ -96,6 +104,18 @@ test-agents: .venvs/agents/.ready
 .PHONY: test-pydantic-ai
 test-pydantic-ai: .venvs/pydantic-ai/.ready
 	.venvs/pydantic-ai/bin/python -m pytest -c pyproject.toml $(adapter)/tests/frameworks/test_pydantic_ai.py
+
+.PHONY: test-langchain
+test-langchain: .venvs/langchain/.ready
+	.venvs/langchain/bin/python -m pytest -c pyproject.toml $(langchain)/tests
+
+.PHONY: test-langchain-oldest
+test-langchain-oldest: .venvs/langchain-oldest/.ready
+	.venvs/langchain-oldest/bin/python -m pytest -c pyproject.toml $(langchain)/tests
+
+.PHONY: test-deepagents
+test-deepagents: .venvs/deepagents/.ready
+	.venvs/deepagents/bin/python -m pytest -c pyproject.toml $(langchain)/tests/test_deepagents.py
 
 # vLLM on the CPU is 4 GB, so it lies outside the checkout and is kept for the next time.
 VLLM_HOME ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/kvagent/vllm
@@ -115,7 +135,7 @@ groups := --extra=all --group=dev --group=demo
 constraints: | $(UV)
 	@$(uv) lock --quiet --upgrade --python $(PYTHON)
 	@for selection in '$(groups)' '--only-group=openai2' '--only-group=agents' '--only-group=pydantic-ai' \
-		'--only-group=benchmarks'; do \
+		'--only-group=benchmarks' '--only-group=langchain' '--only-group=deepagents'; do \
 		$(UV) export --quiet --frozen --all-packages --no-hashes --no-header --no-annotate --no-emit-workspace $$selection || exit 1; \
 	done > .constraints.new
 	@{ grep '^#' constraints.txt; \
