@@ -264,6 +264,12 @@ class Engine:
         except Exception:
             logger.exception("kvagent failed to read what the server says of itself")
 
+    def know(self, server: Server) -> None:
+        """Take this for what the server is; it is not asked any more."""
+        with self._lock:
+            self._to_probe = False
+        self.server = replace(server, template=self._template or server.template)
+
     @property
     def to_probe(self) -> bool:
         """Whether the server was not asked yet."""

@@ -94,6 +94,8 @@ class Facts:
     rent: Rent = field(default_factory=Rent)
     """What old results have cost that could have been cleared."""
     swept: Swept = field(default_factory=Swept)
+    learned: str = ""
+    """What the engine had learned of its server, where another process may go on from here."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -77,6 +77,16 @@ class Limits:
         self._windows[turn.request.model] = prompt + (usage.completion_tokens or 0)
         return True
 
+    def learned(self) -> dict[str, Any]:
+        """Windows, and the models that count the reply, as JSON can hold it."""
+        return {"windows": dict(self._windows), "counting": sorted(self._counting)}
+
+    def resume(self, learned: Mapping[str, Any]) -> None:
+        """Go on from what ``learned()`` told in another process; errors of any kind for else."""
+        windows = {str(model): int(window) for model, window in learned["windows"].items()}
+        self._counting.update(map(str, learned["counting"]))
+        self._windows.update(windows)
+
     def answered(self, model: str, usage: Usage) -> None:
         """A server that took more than its window was believed to be has another one."""
         if (usage.prompt_tokens or 0) > self._windows.get(model, usage.prompt_tokens or 0):

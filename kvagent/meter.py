@@ -7,14 +7,16 @@ many tokens a byte of each part (head, user, assistant, tool results) has.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import astuple
 from threading import Lock
+from typing import Any
 
 from kvagent.backends import Server, Usage
 from kvagent.bill import Account, Bill
 from kvagent.entry import Facts
 from kvagent.events import Event, Part, TurnFinished, WindowFilling
 from kvagent.missed import Misses
-from kvagent.pricing import Timings, carry_cost
+from kvagent.pricing import Line, Timings, carry_cost
 
 # Turns over which growth is averaged.
 _GROWTHS = 8
@@ -88,6 +90,26 @@ class Meter:
             self.calibrated += 1
             # As for timeouts in TCP: so far above the mean that it is seldom too little.
             self.scale = min(self._mean + 2 * self._deviation, high)
+
+    def learned(self) -> dict[str, Any]:
+        """What the server's counts and timings taught, as JSON can hold it."""
+        with self._lock:
+            return {
+                "ratio": dict(self._ratio),
+                "scale": [self.scale, self._mean, self._deviation, self.calibrated],
+                "prefill": astuple(self._timings.prefill),
+                "decode": astuple(self._timings.decode),
+            }
+
+    def resume(self, learned: Mapping[str, Any]) -> None:
+        """Go on from what ``learned()`` told in another process; errors of any kind for else."""
+        ratio = {part: float(learned["ratio"][part]) for part in _PARTS}
+        scale, mean, deviation, calibrated = map(float, learned["scale"])
+        timings = Timings(Line(*learned["prefill"]), Line(*learned["decode"]))
+        with self._lock:
+            self._ratio.update(ratio)
+            self.scale, self._mean, self._deviation = scale, mean, deviation
+            self.calibrated, self._timings = int(calibrated), timings
 
     def tokens(self, part: Part, sent: bytes) -> int:
         """Estimated tokens of what was sent, by what the server's counts taught of its part."""

@@ -11,6 +11,7 @@ from dataclasses import replace
 from hashlib import blake2b
 from typing import Any
 
+from kvagent import learned
 from kvagent.backends import PROMPT_KEYS, Server
 from kvagent.chat import ChatRequest, Doubt, with_text_appended
 from kvagent.entry import Facts, newest_facts
@@ -155,6 +156,9 @@ class Planner:
         namespace: str,
         server: Server | None,
     ) -> Turn:
+        before = newest_facts(match.tip) or Facts(0)
+        if before.learned and not self._meter.turns:
+            learned.resume(before.learned, self._meter, self._limits)
         first = match.covered + request.head_size - request.known
         tail = [
             Fresh(
@@ -176,7 +180,6 @@ class Planner:
         limit = self._limits.of_request(request.raw)
         head = view.as_sent()
         begun = match.tip is not tree.root
-        before = newest_facts(match.tip) or Facts(0)
         same = match.tip.under(view.meanings) or match.tip
         told = same.told
         same = same.under(view.meanings, view.tool_forms.keys()) or same

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from kvagent import learned
 from kvagent.backends import Server, Usage, usage_of
 from kvagent.bill import saved_tokens
 from kvagent.chat import ChatReply, shown, text_of
@@ -97,6 +98,8 @@ class Settler:
             whole=not plan.broken and not turn.revised,
         )
         facts = replace(facts, rent=turn.rent, swept=turn.swept)
+        if turn.tree.store.durable:
+            facts = replace(facts, learned=learned.told(self._meter, self._limits))
         if sent and usage.prompt_tokens is not None:
             sent[-1] = replace(sent[-1], tokens=usage.prompt_tokens - told)
         replies: list[Reply] = []

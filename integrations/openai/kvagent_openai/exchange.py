@@ -12,6 +12,7 @@ from time import perf_counter
 from typing import Any
 
 from kvagent import Engine
+from kvagent.aside import stands_aside
 from kvagent.flow import Answer, Call, Flow, Settle, adrive, drive
 from kvagent_openai import probing
 from kvagent_openai.tap import Follow, reply_of, tapped
@@ -112,7 +113,7 @@ async def asend(
 
 def _opened(engine: Engine, request: Any) -> Exchange | None:
     """The exchange that a request begins; None if it is no chat request in JSON."""
-    if request.method != "POST":
+    if request.method != "POST" or stands_aside():
         return None
     try:
         if not request.url.path.endswith("/chat/completions"):
