@@ -39,7 +39,7 @@ Handled = ModelResponse[Any] | ExtendedModelResponse[Any]
 class KVAgentState(AgentState[Any]):
     """The agent's state with kvagent's memory of it, which neither input nor output shows."""
 
-    kvagent: NotRequired[Annotated[list[bytes], operator.add, PrivateStateAttr]]
+    kvagent: NotRequired[Annotated[list[bytes], PrivateStateAttr, operator.add]]
 
 
 class KVAgentMiddleware(AgentMiddleware[KVAgentState, Any, Any]):
