@@ -131,8 +131,6 @@ def _from_before_v1(block: dict[Any, Any]) -> dict[Any, Any]:
     standard = {"type": kind, target: block[key]}
     if block.get("mime_type"):
         standard["mime_type"] = block["mime_type"]
-    if source != "id" and "id" in block:
-        standard["id"] = block["id"]
     return _with_extras(standard, block)
 
 
