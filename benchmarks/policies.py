@@ -61,7 +61,7 @@ def rewritten(policy: str, source: Path, out: Path, window: int | None, langchai
         program = Path(sys.executable).with_name("kvagent")
         command = [program, "rewrite", source, "-o", out, *given]
     else:
-        script = Path(__file__).with_name("langchain_policies.py")
+        script = Path(__file__).with_name("langchain_rewrites.py")
         command = [langchain, script, policy, source, out, *given]
     subprocess.run(command, check=True)
     return out

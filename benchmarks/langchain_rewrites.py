@@ -2,7 +2,7 @@
 
 Needs LangChain (dependency group ``benchmarks``) and nothing of kvagent; ``policies.py`` runs it.
 
-    python benchmarks/langchain_policies.py POLICY IN OUT --window TOKENS
+    python benchmarks/langchain_rewrites.py POLICY IN OUT --window TOKENS
 
 IN holds growing requests of one session, one a line. Tokens are counted as ``score.py`` does, and every policy is
 told the same window. The summary is canned, so that no model's skill is measured.
