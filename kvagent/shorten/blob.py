@@ -140,21 +140,28 @@ def _shortened_further(
 
 
 def _stretches(text: str) -> Iterator[_Stretch]:
-    if not _may_hold_data(text):
-        return
-    for match in _STRETCH.finditer(text):
-        data = match["data"]
-        if not _is_value(text, match) and _is_dense(data):
-            yield _Stretch(match.start(), match.end(), match["kind"] or "", data.rstrip("\r\n"))
+    for begin, end in _without_blanks(text):
+        for match in _STRETCH.finditer(text, begin, end):
+            data = match["data"]
+            if not _is_value(text, match) and _is_dense(data):
+                data = data.rstrip("\r\n")
+                yield _Stretch(match.start(), match.end(), match["kind"] or "", data)
 
 
-def _may_hold_data(text: str) -> bool:
-    """Whether half a stretch stands at one of the places of which a whole one covers some: this
-    tells at once that most texts have none."""
+def _without_blanks(text: str) -> Iterator[tuple[int, int]]:
+    """The parts between two blanks in which there may be data.
+
+    Half a stretch stands at one of the places of which a whole one covers some: this tells at once
+    that most texts have none.
+    """
     half = _SHORTEST // 2
-    starts = range(0, len(text) - half + 1, half)
-    dense = [at for at in starts if " " not in text[at : at + half]]
-    return any(_NO_DATA.search(text, at, at + half) is None for at in dense)
+    end = 0
+    for at in range(0, len(text) - half + 1, half):
+        if " " in text[at : at + half] or at < end or _NO_DATA.search(text, at, at + half):
+            continue
+        begin, end = text.rfind(" ", 0, at) + 1, text.find(" ", at)
+        end = end if end >= 0 else len(text)
+        yield begin, end
 
 
 def _is_value(text: str, match: re.Match[str]) -> bool:

@@ -46,15 +46,21 @@ _KINDS = (
 _MODIFIER = rf"(?:(?:{_MODIFIERS.replace(' ', '|')})(?:\([^)\n]*\))?[ \t]+)"
 # How a line that defines something begins, where it does not end with a brace.
 _BEGINNINGS = frozenset(f"{_MODIFIERS} {_KINDS} let var val CREATE".split())
-_SIGNATURE = re.compile(
+_FIRST_WORD = re.compile(r"\w+")
+_DEFINITION = re.compile(
     rf"""[ \t]*(?:
       {_MODIFIER}*(?:{_KINDS.replace(" ", "|")}|CREATE[ ]\w+|function\*)\b[ \t*]*[\w$~(<]
     | {_MODIFIER}+[\w$<>\[\],.?*&: \t]*[\w$]+[ \t]*\(
     | (?:export[ \t]+)?(?:const|let|var|val)[ \t]+[\w$]+[^\n=]*=[ \t]*(?:async[ \t]*)?
           (?:function\b|\([^\n]*=>|[\w$]+[ \t]*=>|class\b)
-    | (?!(?:if|for|while|switch|catch|return|else|do|with|using|elif|match|foreach|until)\b)
-          [\w$\#]+[ \t]*\([^()\n;]*\)[^;\n=]*\{{[ \t\r]*$
-    )
+    )""",
+    re.VERBOSE,
+)
+# A function or method without any of these words.
+_SIGNATURE = re.compile(
+    r"""[ \t]*
+      (?!(?:if|for|while|switch|catch|return|else|do|with|using|elif|match|foreach|until)\b)
+          [\w$\#]+[ \t]*\([^()\n;]*\)[^;\n=]*\{[ \t\r]*$
     | [A-Za-z_][\w \t*&:<>,]*[ \t*&][\w:~]+\([^;\n]*$""",
     re.VERBOSE,
 )
@@ -109,12 +115,10 @@ def outline(lines: Sequence[str]) -> list[int]:
 
 
 def _defines(line: str) -> bool:
-    words = line.split(None, 1)
-    if not words or (
-        words[0].partition("(")[0] not in _BEGINNINGS and ("(" not in line or line[-1] in ");,")
-    ):
-        return False
-    return _SIGNATURE.match(line) is not None
+    first = _FIRST_WORD.search(line)
+    if first is not None and first[0] in _BEGINNINGS:
+        return bool(_DEFINITION.match(line) or _SIGNATURE.match(line))
+    return "(" in line and line[-1] not in ");," and _SIGNATURE.match(line) is not None
 
 
 def _raising(text: str) -> list[int]:

@@ -108,7 +108,8 @@ def _fill(
 def _grant(selection: Selection, wish: Wish, share: int) -> None:
     until = selection.room - share
     for piece in wish.pieces:
-        if selection.room - selection.cost(piece) < until or not selection.take(piece):
+        cost = selection.cost(piece)
+        if selection.room - cost < until or not selection.take(piece, cost):
             if not wish.through or selection.room - until < _SHORT_LINE:
                 break
 

@@ -30,16 +30,18 @@ class Density:
     ) -> None:
         self._selection = selection
         self._words = words = words_of(told)
-        self._ends = ends = [at for at, word in enumerate(words) if word == LINE_END]
+        # Where the words of each piece begin, and one more for the end.
+        self._begins = begins = [0]
+        begins += [at for at, word in enumerate(words, 1) if word == LINE_END]
         self._weights = weights = weights_of(words)  # of the words that do not stand
         weights[LINE_END] = 0
         weights.update(dict.fromkeys(weights.keys() & known, 0))
         for piece in selection.kept():
-            self._cover(piece)
+            weights.update(dict.fromkeys(words[begins[piece] : begins[piece + 1]], 0))
         # An upper bound for each piece; its true density is worked out when it is its turn.
-        sums = list(accumulate(map(weights.__getitem__, words)))
-        until = [sums[end] for end in ends]
-        self._bounds = list(map(sub, until, [0, *until]))
+        sums = list(accumulate(map(weights.__getitem__, words), initial=0))
+        until = list(map(sums.__getitem__, begins))
+        self._bounds = list(map(sub, until[1:], until))
         dearest = map((1 + selection.gap).__add__, selection.sizes)
         self._densities = list(map(truediv, self._bounds, dearest))
         # The best last. Pieces that tell less than was thought, or more, are in the heap instead.
@@ -53,9 +55,10 @@ class Density:
 
         Gives whether there was any.
         """
-        selection, stands = self._selection, self._selection.stands
+        selection, stands, sizes = self._selection, self._selection.stands, self._selection.sizes
         heap, rest, densities = self._heap, self._rest, self._densities
-        weight = self._weights.__getitem__
+        words, begins, weights = self._words, self._begins, self._weights
+        weight = weights.__getitem__
         taken = False
         missed: list[_Entry] = []
         while (heap or rest) and len(missed) < _MISSES:
@@ -65,11 +68,12 @@ class Density:
                 piece = rest.pop()
             if stands[piece]:
                 continue
-            worth = sum(map(weight, set(self._words_in(piece))))
+            distinct = set(words[begins[piece] : begins[piece + 1]])
+            worth = sum(map(weight, distinct))
             if not worth:
                 continue
-            cost = selection.cost(piece) if selection.gap else selection.sizes[piece]
-            density = worth / max(1, cost)
+            cost = selection.cost(piece) if selection.gap else sizes[piece]
+            density = worth / cost if cost > 1 else worth
             limit = density / _AS_GOOD
             better = (rest and densities[rest[-1]] > limit) or (heap and -heap[0][0] > limit)
             if better and self._delays > 0:
@@ -77,7 +81,7 @@ class Density:
                 heappush(heap, (-density, piece))
             elif selection.take(piece, cost):
                 taken = True
-                self._cover(piece)
+                weights.update(dict.fromkeys(distinct, 0))
                 if selection.gap:
                     self._nearer(piece - 1)
                     self._nearer(piece + 1)
@@ -93,14 +97,7 @@ class Density:
 
     def _nearer(self, piece: int) -> None:
         """A neighbour of what stands needs no gap of its own any more: it has become cheaper."""
-        if 0 <= piece < len(self._ends) and not self._selection.stands[piece]:
+        if 0 <= piece < len(self._bounds) and not self._selection.stands[piece]:
             bound = self._bounds[piece]
             if bound:
                 heappush(self._heap, (-bound / max(1, self._selection.cost(piece)), piece))
-
-    def _cover(self, piece: int) -> None:
-        self._weights.update(dict.fromkeys(self._words_in(piece), 0))
-
-    def _words_in(self, piece: int) -> list[str]:
-        begin = self._ends[piece - 1] + 1 if piece else 0
-        return self._words[begin : self._ends[piece]]

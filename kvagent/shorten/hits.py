@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 
+from kvagent.shorten.beginning import beginning
 from kvagent.shorten.clip import clip
 from kvagent.shorten.marker import marker
 from kvagent.shorten.result import Shortened
@@ -21,7 +22,6 @@ from kvagent.shorten.source import names_one_of
 _COMMANDS = frozenset(("ack", "ag", "egrep", "fgrep", "grep", "rg", "ripgrep", "search"))
 _FEWEST = 5  # hits
 _SHARE, _SHARE_OF_SEARCH = 0.7, 0.4  # of the lines; less where the call was a search
-_LOOKED_AT = 40  # lines, before all of them are
 _LONGEST_PATH = 500
 _LEAST_ROOM = 200
 _FOR_FILES = 0.6  # of the room, at most
@@ -96,11 +96,12 @@ def shorten(
 
 
 def _groups(text: str, source: str | None) -> list[_Group] | None:
-    start = [line for line in text.split("\n", _LOOKED_AT)[:_LOOKED_AT] if line and line != "--"]
+    start = [line for line in beginning(text) if line and line != "--"]
+    if len(start) < _FEWEST:
+        return None
     least = _SHARE_OF_SEARCH / 2 * len(start)
-    flat = sum(_hit(line) is not None for line in start) >= least
-    below = sum(_HEADING_HIT.match(line) is not None for line in start) >= least
-    if len(start) < _FEWEST or not (flat or below):
+    flat = sum(map(bool, map(_hit, filter(_PLACE.search, start)))) >= least
+    if not flat and sum(map(bool, map(_HEADING_HIT.match, start))) < least:
         return None
     lines = text.split("\n")
     if lines[-1] == "":

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
+from itertools import filterfalse
 from math import sqrt
 
 LINE_END = "\0"
@@ -60,7 +61,9 @@ _UNIT = 1000  # weights are whole numbers: their sum is the same in any order
 _ALREADY_LONG = 20  # so many characters more are worth as much as one more name
 _WORTH_NAMING = 300  # of what there are hundreds, a few dozen more or less say nothing
 _WORTH_MOST = 4000  # no word of prose is, nor a number that is one of many
-_SHARED = -1  # the sign of a weight that all words of its kind share
+_BY_SHAPE = -1  # in place of a weight that depends on how many have the same shape
+_MOST_REMEMBERED = 1 << 15
+_DIGIT = re.compile(r"[0-9]")
 _DIGITS = bytes.maketrans(b"123456789", b"000000000")
 
 
@@ -82,60 +85,74 @@ def weights_of(words: Iterable[str]) -> dict[str, int]:
     The more, the more telling its kind, the longer it is, and the fewer others have its shape (all
     digits alike).
     """
-    distinct = list(dict.fromkeys(words))
-    shapes = _shapes(distinct)
-    counts = Counter(shapes)
-    worth = dict(zip(counts, map(_weight, counts), strict=True))
-    # The letters of a hash say no more than its digits: all of them share their rarity.
-    shared = [shape for shape, weight in worth.items() if weight < 0]
-    rarity = sqrt(sum(map(counts.__getitem__, shared)))
-    for shape in shared:
-        worth[shape] = int(_SHARED * worth[shape] / rarity)
-    if len(counts) < len(distinct):
-        many = {shape: count for shape, count in counts.items() if count > 1}
-        for shape in many.keys() - shared:
-            worth[shape] = int(worth[shape] / sqrt(many[shape]))
-    return dict(zip(distinct, map(worth.__getitem__, shapes), strict=True))
+    distinct = dict.fromkeys(words)
+    weights = dict(zip(distinct, map(_weights.__getitem__, distinct), strict=True))
+    numbered = [word for word, weight in weights.items() if weight == _BY_SHAPE]
+    weights.update(zip(numbered, _weights_by_shape(numbered), strict=True))
+    return weights
 
 
 def identifiers(weights: Mapping[str, int]) -> Iterator[str]:
     """The names among the words that are worth naming, those worth most first."""
-    most = {word: weight for word, weight in weights.items() if weight >= _WORTH_MOST}
-    yield from _ranked(most)
-    yield from _ranked(
-        {
-            word: weight
-            for word, weight in weights.items()
-            if _WORTH_NAMING <= weight < _WORTH_MOST and not _is_prose(word)
-        }
-    )
+    most = [word for word, weight in weights.items() if weight >= _WORTH_MOST]
+    yield from _ranked(most, weights)
+    some = [word for word, weight in weights.items() if _WORTH_NAMING <= weight < _WORTH_MOST]
+    yield from _ranked(filterfalse(_is_prose, some), weights)
 
 
-def _ranked(weights: Mapping[str, int]) -> list[str]:
+def _ranked(words: Iterable[str], weights: Mapping[str, int]) -> list[str]:
     """The names in the words, those worth most for their length first."""
-    ranks = {
-        word if word.isalnum() else _name(word): -weight / (len(word) + len(", "))
-        for word, weight in weights.items()
-    }
+    ranks = {_name(word): -weights[word] / (len(word) + len(", ")) for word in words}
     return sorted(ranks, key=ranks.__getitem__)
 
 
-def _shapes(words: Iterable[str]) -> list[str]:
+class _Weights(dict[str, int]):
+    """What words are worth; `_BY_SHAPE` for one with a digit: others may have the same shape.
+
+    The texts of a conversation are made of the same words. A dictionary is looked up several times
+    faster than `lru_cache`, which keeps an order.
+    """
+
+    def __missing__(self, word: str) -> int:
+        if len(self) >= _MOST_REMEMBERED:
+            self.clear()
+        weight = self[word] = _BY_SHAPE if _DIGIT.search(word) else _alone(word)[0]
+        return weight
+
+
+_weights = _Weights()
+
+
+def _weights_by_shape(words: Sequence[str]) -> Iterator[int]:
+    """What each word with a digit is worth: the less, the more others have its shape."""
+    shapes = _shapes(words)
+    counts = Counter(shapes)
+    alone = dict(zip(counts, map(_alone, counts), strict=True))
+    # The letters of a hash say no more than its digits: all of them share their rarity.
+    hashes = sum(counts[shape] for shape, (_, is_hash) in alone.items() if is_hash)
+    worth = {
+        shape: int(weight / sqrt(hashes if is_hash else counts[shape]))
+        for shape, (weight, is_hash) in alone.items()
+    }
+    return map(worth.__getitem__, shapes)
+
+
+def _shapes(words: Sequence[str]) -> list[str]:
     """For each word, the same with every digit a 0: words of one shape are of one kind."""
     joined = "\n".join(words).encode("utf-8", "surrogatepass").translate(_DIGITS)
-    return joined.decode("utf-8", "surrogatepass").split("\n")
+    return joined.decode("utf-8", "surrogatepass").split("\n") if words else []
 
 
-@lru_cache(maxsize=1 << 15)  # the texts of a conversation are made of the same words
-def _weight(shape: str) -> int:
-    """What a word is worth if no other has its shape; negative if all of its kind share that."""
-    kind = _kind(shape.strip(".:-\\"))
-    weight = int(_UNIT * _WORTH[kind] * (1 + len(shape) / _ALREADY_LONG))
-    return _SHARED * weight if kind == "hash" else weight
-
-
+@lru_cache(maxsize=1 << 15)
 def _is_prose(word: str) -> bool:
     return word.isalpha() and (word[1:] == word[1:].lower() or word.isupper())
+
+
+@lru_cache(maxsize=1 << 13)
+def _alone(shape: str) -> tuple[int, bool]:
+    """What a word is worth if no other has its shape, and whether it is a hash."""
+    kind = _kind(shape.strip(".:-\\"))
+    return int(_UNIT * _WORTH[kind] * (1 + len(shape) / _ALREADY_LONG)), kind == "hash"
 
 
 def _kind(shape: str) -> str:
@@ -153,6 +170,7 @@ def _kind(shape: str) -> str:
     return match.lastgroup or "none" if match is not None else "none"
 
 
+@lru_cache(maxsize=1 << 15)
 def _name(word: str) -> str:
     name = word.lstrip("-:").rstrip(".:-\\")
     if ":" in name and "://" not in name:

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
+from kvagent.shorten.beginning import beginning
 from kvagent.shorten.marker import marker
 from kvagent.shorten.result import Shortened
 from kvagent.shorten.rows import choose, rows_of
@@ -21,7 +22,6 @@ from kvagent.shorten.source import names_one_of
 
 _COMMANDS = frozenset(("fd", "fdfind", "find", "glob", "list", "ls", "tree"))
 _FEWEST = 8  # entries
-_LOOKED_AT = 40  # lines, before all of them are
 _SHARE = 0.9  # of the lines
 _LONGEST_PATH = 500
 _MOST_BESIDE = 400  # characters of lines that are no entries, above and below
@@ -98,13 +98,15 @@ def shorten(
 
 
 def _read(text: str, source: str | None) -> _Listing | None:
-    listed = names_one_of(source, _COMMANDS)
-    start = [line for line in text.split("\n", _LOOKED_AT)[:_LOOKED_AT] if line]
+    start = list(filter(None, beginning(text)))
     if len(start) < _FEWEST:
         return None
-    if sum(_BRANCH.match(line) is not None for line in start) > _SHARE / 2 * len(start):
+    least = _SHARE / 2 * len(start)
+    if sum(map(bool, map(_BRANCH.match, start))) > least:
         return _tree(text.rstrip("\n").split("\n"))
-    if sum(_is_path(line, listed) for line in start) > _SHARE / 2 * len(start):
+    listed = names_one_of(source, _COMMANDS)
+    paths = start if listed else [line for line in start if "/" in line or "\\" in line]
+    if len(paths) > least and sum(_is_path(line, listed) for line in paths) > least:
         return _paths(text.rstrip("\n").split("\n"), listed)
     return None
 
@@ -338,7 +340,7 @@ class _Long:
 
 
 def _read_long(text: str) -> _Long | None:
-    if not any(map(_LONG.fullmatch, text.split("\n", _LOOKED_AT)[:_LOOKED_AT])):
+    if not any(map(_LONG.fullmatch, beginning(text))):
         return None
     matches: list[re.Match[str]] = []
     names: list[str] = []

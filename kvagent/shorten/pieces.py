@@ -34,6 +34,11 @@ class Pieces:
     ended: bool
     numbered: bool = False
 
+    @property
+    def plain(self) -> bool:
+        """Whether each piece is a line as it is."""
+        return not self.times and not self.split
+
     def __len__(self) -> int:
         return len(self.texts)
 

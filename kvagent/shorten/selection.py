@@ -88,6 +88,8 @@ class Selection:
         pieces = self.pieces
         if self.unit == "characters":
             return sum(map(pieces.characters, self.kept()))
+        if pieces.plain:
+            return self.stands.count(1)
         missing = counted = 0
         for begin, end in self._gaps():
             first, last = pieces.lines[begin], pieces.last_line(end - 1)
@@ -101,6 +103,8 @@ class Selection:
 
     def text(self) -> str:
         """The pieces that stand, with a marker in place of each gap."""
+        if self.pieces.numbered:
+            return self.standing()
         parts: list[str] = []
         position = 0
         for begin, end in self._gaps():
@@ -119,6 +123,9 @@ class Selection:
             begin = self.stands.find(0, end)
 
     def _stretch(self, begin: int, end: int) -> Iterator[str]:
+        if self.pieces.plain:
+            yield from (f"{text}\n" for text in self.pieces.texts[begin:end])
+            return
         for piece in range(begin, end):
             yield self.pieces.shown(piece)
             if self.pieces.ends_line(piece):
@@ -126,8 +133,6 @@ class Selection:
 
     def _marked_gap(self, begin: int, end: int) -> str:
         pieces = self.pieces
-        if pieces.numbered:
-            return ""
         first, last = pieces.lines[begin], pieces.last_line(end - 1)
         behind = "\n" if pieces.ends_line(end - 1) else ""
         within_line = begin > 0 and not pieces.ends_line(begin - 1)

@@ -7,7 +7,8 @@ A source is one string: a tool's name, and then the values it was called with, a
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 import orjson
@@ -42,8 +43,8 @@ def names_one_of(source: str | None, commands: frozenset[str]) -> bool:
     """
     if source is None:
         return False
-    for rank, match in enumerate(_WORD.finditer(source)):
-        word = match[0].rpartition("/")[2]
+    for rank, word in enumerate(_words(source)):
+        word = word.rpartition("/")[2]
         if word.lower() in commands:
             return True
         if rank == 0:
@@ -55,6 +56,9 @@ def names_one_of(source: str | None, commands: frozenset[str]) -> bool:
 
 def has_suffix(source: str | None, suffixes: tuple[str, ...]) -> bool:
     """Whether the source names a file whose name ends so: ``.json``, in small letters."""
-    return source is not None and any(
-        match[0].lower().endswith(suffixes) for match in _WORD.finditer(source)
-    )
+    return source is not None and any(word.lower().endswith(suffixes) for word in _words(source))
+
+
+@lru_cache(maxsize=16)  # each type of content asks in turn
+def _words(source: str) -> Sequence[str]:
+    return _WORD.findall(source)

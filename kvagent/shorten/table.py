@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
+from kvagent.shorten.beginning import beginning
 from kvagent.shorten.clip import clip, shares
 from kvagent.shorten.marker import marker
 from kvagent.shorten.result import Shortened
@@ -19,7 +20,6 @@ from kvagent.shorten.rows import choose, number_in, rows_of, special_rows, wides
 from kvagent.shorten.source import has_suffix
 
 _FEWEST_ROWS = 6
-_LOOKED_AT = 40  # lines, before all of them are
 _HEADER_WITHIN = 12  # lines
 _MOST_BESIDE = 400  # characters above the header, or below the last row
 _LEAST_ROOM = 300
@@ -86,7 +86,7 @@ def shorten(
 
 
 def _read(text: str, source: str | None) -> _Table | None:
-    start = "\n".join(text.split("\n", _LOOKED_AT)[:_LOOKED_AT])
+    start = "\n".join(beginning(text))
     for delimiter, suffixes in _DELIMITERS.items():
         if start.count(delimiter) >= _FEWEST_ROWS and _begins(start, delimiter):
             table = _split(text, delimiter, named=has_suffix(source, suffixes))
