@@ -23,7 +23,7 @@ from langchain_core.messages import (
 )
 from langchain_core.tools import BaseTool, StructuredTool, Tool, tool
 from langchain_openai import ChatOpenAI
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, SecretStr
 
 from kvagent.backends import usage_of
 from kvagent_langchain import wire
@@ -52,9 +52,12 @@ class Sent:
         self.body = b""
         self.answer: dict[str, Any] = {}
         self.stream: list[dict[str, Any]] = []
-        client = httpx.Client(transport=httpx.MockTransport(self._answered))
+        self.client = httpx.Client(transport=httpx.MockTransport(self._answered))
         self.model = ChatOpenAI(
-            model="m", base_url="http://model.example/v1", api_key="x", http_client=client
+            model="m",
+            base_url="http://model.example/v1",
+            api_key=SecretStr("x"),
+            http_client=self.client,
         )
 
     def _answered(self, request: httpx.Request) -> httpx.Response:
@@ -112,7 +115,7 @@ def dumped(value: Any) -> bytes:
 def sent() -> Iterator[Sent]:
     sent = Sent()
     yield sent
-    sent.model.http_client.close()
+    sent.client.close()
 
 
 CALL = {"name": "read", "args": {"path": "ä.py", "n": [1, 2.0, None]}, "id": "call_1"}
@@ -228,7 +231,7 @@ KINDS: dict[str, BaseMessage] = {
     "spoken, in blocks": AIMessage([{"type": "audio", "id": "audio_1"}]),
     "reasoning beside": AIMessage("42", additional_kwargs={"reasoning_content": "6*7"}),
     "assistant in blocks of v1": AIMessage(
-        content_blocks=[
+        [
             {"type": "reasoning", "reasoning": "hm"},
             {"type": "text", "text": "I look.", "annotations": [], "id": "t"},
             {"type": "tool_call", **CALL},
@@ -246,17 +249,18 @@ KINDS: dict[str, BaseMessage] = {
         tool_calls=[CALL],
     ),
     "a chunk": AIMessageChunk(
-        "", tool_call_chunks=[{"name": "read", "args": '{"a": 1}', "id": "call_1", "index": 0}]
+        content="",
+        tool_call_chunks=[{"name": "read", "args": '{"a": 1}', "id": "call_1", "index": 0}],
     ),
-    "chunks added up": AIMessageChunk("he") + AIMessageChunk("llo"),
+    "chunks added up": AIMessageChunk(content="he") + AIMessageChunk(content="llo"),
     "result": ToolMessage("42", tool_call_id="call_1", name="read", status="error", artifact=[1]),
     "empty result": ToolMessage("", tool_call_id="call_1"),
     "result in blocks": ToolMessage(
         ["a", {"type": "text", "text": "b", "id": "t"}, {"type": "image", "url": PNG}],
         tool_call_id="call_1",
     ),
-    "result of a function": FunctionMessage("42", name="read"),
-    "any role": ChatMessage("hello", role="critic", name="c"),
+    "result of a function": FunctionMessage(content="42", name="read"),
+    "any role": ChatMessage(content="hello", role="critic", name="c"),
 }
 
 
