@@ -99,6 +99,11 @@ def _ids(message: Wire) -> Hashable:
     return ("calls", *(each.get("id") for each in calls)) if calls else None
 
 
+def _kind(message: Wire) -> Hashable:
+    """All that is left to know a text by that was changed."""
+    return None if _ids(message) else (message["role"], message.get("name"))
+
+
 def _changed(source: BaseMessage, sent: Wire, wanted: Wire, as_generated: bool) -> BaseMessage:
     """A copy of a message that goes out as wanted, with all that does not go out."""
     changes: dict[str, Any] = {}
