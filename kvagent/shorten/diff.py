@@ -27,6 +27,7 @@ _FILES, _MODES, _CHANGES = 0.9, 0.1, 1.0  # shares of the room
 _WHOLE = 0.75  # of the room: changes that fit into it stand, else those that tell most
 _GAP = 12  # characters in the place of lines left out
 _LONGEST_LINE = 1000
+_FAR_TOO_FEW = 0.1  # of the lines in hunks, even where these have more than they say
 
 
 @dataclass(slots=True)
@@ -71,6 +72,8 @@ def shorten(
         return None
     cleaned = clean(text)
     lines = cleaned.removesuffix("\n").split("\n")
+    if _told_by_hunks(cleaned) < len(lines) * _FAR_TOO_FEW:
+        return None
     diff = _read(lines)
     in_diff = len(diff.changes) + len(diff.context) + len(diff.hunks)
     if not diff.files or in_diff < len(lines) / 2 or len(max(lines, key=len)) > _LONGEST_LINE:
@@ -103,6 +106,11 @@ def shorten(
         known=known,
         to_the_ends=False,
     )
+
+
+def _told_by_hunks(text: str) -> int:
+    """How many lines the hunks have by their first lines, those of context twice."""
+    return sum(1 + int(old or 1) + int(new or 1) for old, new in _HUNK.findall(text))
 
 
 def _read(lines: Sequence[str]) -> _Diff:

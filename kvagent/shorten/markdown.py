@@ -23,9 +23,8 @@ _HEADINGS, _BEGINNINGS, _LISTS = 0.15, 0.1, 0.05
 _SUFFIXES = (".md", ".markdown", ".mdx", ".rst", ".adoc")
 _HEADING = re.compile(r"#{1,6} \S")
 _SECTION_BEGINS = ("\n## ", "\n### ", "\n#### ")  # with one mark, it might be a comment
-_FENCE = re.compile(r"\s*(?:```|~~~)")
+_FENCES = ("```", "~~~")
 _ITEM = re.compile(r"\s*(?:[-*+]|\d+[.)]) \S")
-_TABLE = re.compile(r"\s*\|.*\|\s*$")
 _SECTIONS = 3  # so many, and it is a document
 _LONG_LINE = 1000
 
@@ -76,18 +75,19 @@ def outline_wishes(lines: Sequence[str]) -> tuple[Wish, ...]:
     lists: list[int] = []
     fenced = begun = in_block = False
     for index, line in enumerate(lines):
-        if _FENCE.match(line):
+        bare = line.strip()
+        if bare.startswith(_FENCES):
             fenced = not fenced
-        elif fenced or not line.strip():
+        elif fenced or not bare:
             in_block = in_block and fenced
             continue
-        elif _HEADING.match(line):
+        elif line[0] == "#" and _HEADING.match(line):
             headings.append((line.index(" "), index))
             begun = False
-        elif not in_block and (_ITEM.match(line) or _TABLE.match(line)):
-            lists += (
-                [index, index + 1] if _TABLE.match(line) and index + 1 < len(lines) else [index]
-            )
+        elif not in_block and bare[0] == bare[-1] == "|" and len(bare) > 1:
+            lists += [index, index + 1] if index + 1 < len(lines) else [index]
+        elif not in_block and _ITEM.match(line):
+            lists.append(index)
         elif not begun:
             beginnings.append(index)
             begun = True

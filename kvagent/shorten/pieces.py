@@ -84,21 +84,22 @@ def pieces_of(text: str, longest: int) -> Pieces:
     texts: list[str] = []
     numbers: list[int] = []
     folded: dict[int, int] = {}
-    split = 0
-    skip_to = 0
-    for index, line in enumerate(lines):
-        if index < skip_to:
-            continue
+    split = position = 0
+    long = (index for index, line in enumerate(lines) if len(line) > 2 * longest)
+    for index in sorted({*times, *long}):
+        texts += lines[position:index]
+        numbers += range(position + 1, index + 1)
         if index in times:
             folded[len(texts)] = times[index]
-            skip_to = index + times[index]
-        parts = [line]
-        if len(line) > 2 * longest:
-            parts = _split(line, longest)
-            split += len(line)
+            parts = [lines[index]]
+        else:
+            parts = _split(lines[index], longest)
+            split += len(lines[index])
         texts += parts
         numbers += [index + 1] * len(parts)
-    numbers.append(len(lines) + 1)
+        position = index + times.get(index, 1)
+    texts += lines[position:]
+    numbers += range(position + 1, len(lines) + 2)
     return Pieces(texts, numbers, folded, split, ended)
 
 
