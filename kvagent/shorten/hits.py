@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 
 from kvagent.shorten.beginning import beginning
 from kvagent.shorten.clip import clip
+from kvagent.shorten.forms import Form
 from kvagent.shorten.marker import marker
 from kvagent.shorten.result import Shortened
 from kvagent.shorten.rows import choose, rows_of, widest
@@ -61,35 +62,6 @@ class _Group:
     @property
     def hits(self) -> int:
         return sum(row.is_hit for row in self.rows)
-
-
-def lossless(
-    text: str, *, handle: str | None = None, source: str | None = None
-) -> Shortened | None:
-    """The hits grouped by file; None where the text is no list of hits, or is no shorter so."""
-    groups = _groups(text, source)
-    if groups is None:
-        return None
-    whole = _whole(groups, handle)
-    return whole if len(whole.text) < len(text) else None
-
-
-def shorten(
-    text: str,
-    budget: int,
-    *,
-    handle: str | None = None,
-    source: str | None = None,
-    known: AbstractSet[str] = frozenset(),
-) -> Shortened | None:
-    """Shortens the hits of a search to at most `budget` characters; None for other texts."""
-    if budget < _LEAST_ROOM:
-        return None
-    groups = _groups(text, source)
-    if groups is None:
-        return None
-    whole = _whole(groups, handle)
-    return whole if len(whole.text) <= budget else _chosen(groups, budget, handle, known)
 
 
 # -- reading
@@ -193,7 +165,7 @@ def _chosen(
     longest = len(marker(0, total, "hits", handle, [*notes, f"{total} more cut"]))
     room = budget - longest - len(str(total)) - len("\n")
     named, room = _named(groups, room)
-    if room < 0:
+    if room < 0 or not named:
         return None
     width = widest([len(row.text) for index in named for row in groups[index].rows], room)
     where: list[tuple[int, int]] = []
@@ -284,3 +256,12 @@ def _first_and_last(where: Sequence[tuple[int, int]]) -> Iterator[int]:
         last[index] = piece
     yield from first.values()
     yield from last.values()
+
+
+_HITS = Form(_groups, _whole, _chosen, least=_LEAST_ROOM)
+
+lossless = _HITS.lossless
+"""The hits grouped by file; None where the text is no list of hits, or is no shorter so."""
+
+shorten = _HITS.shorten
+"""Shortens the hits of a search to at most `budget` characters; None for other texts."""

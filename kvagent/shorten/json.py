@@ -15,6 +15,7 @@ from typing import Any
 import orjson
 
 from kvagent.shorten.clip import shares
+from kvagent.shorten.forms import Form
 from kvagent.shorten.json_table import JsonTable, table_of
 from kvagent.shorten.json_tree import count_values, cut, fitted
 from kvagent.shorten.json_values import documents, spelled
@@ -28,40 +29,6 @@ _FEWEST_ENTRIES = 20  # an object with so many objects in it is a collection und
 _MANY_ENTRIES = 100  # nobody gives an object so many fields: they are entries, whatever they hold
 _LONGEST_LABEL = 40
 _LABELS = ("id", "(key)", "key", "uuid", "number", "name", "path", "file", "title", "sha", "url")
-
-
-def lossless(
-    text: str,
-    *,
-    handle: str | None = None,
-    source: str | None = None,  # noqa: ARG001 - what every such function is given
-) -> Shortened | None:
-    """JSON without blanks, or as a table, whichever is shorter; None where it is not JSON, or
-    neither is shorter."""
-    read = _read(text)
-    return read.whole(handle) if read is not None and len(read.body) < len(text) else None
-
-
-def shorten(
-    text: str,
-    budget: int,
-    *,
-    handle: str | None = None,
-    source: str | None = None,  # noqa: ARG001 - what every shortener is given
-    known: AbstractSet[str] = frozenset(),
-) -> Shortened | None:
-    """Shortens JSON to at most `budget` characters; None for what is not JSON."""
-    if budget < _LEAST_ROOM:
-        return None
-    read = _read(text)
-    if read is None:
-        return None
-    whole = read.whole(handle)
-    if len(whole.text) <= budget:
-        return whole
-    if read.collection is not None:
-        return _chosen(read, read.collection, budget, handle, known)
-    return _cut(read, budget, handle)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +69,7 @@ class _Read:
         return Shortened(text, count, 0, unit, lossless=True)
 
 
-def _read(text: str) -> _Read | None:
+def _read(text: str, _source: str | None = None) -> _Read | None:
     found = documents(text)
     if found is None:
         return None
@@ -117,6 +84,14 @@ def _read(text: str) -> _Read | None:
         if len(table) < len(body):
             body, note = table, "as a table"
     return _Read(found.before, value, found.after, collection, body, note)
+
+
+def _part(
+    read: _Read, budget: int, handle: str | None, known: AbstractSet[str]
+) -> Shortened | None:
+    if read.collection is not None:
+        return _chosen(read, read.collection, budget, handle, known)
+    return _cut(read, budget, handle)
 
 
 # -- an array of which rows are chosen
@@ -304,3 +279,13 @@ def _cut(read: _Read, budget: int, handle: str | None) -> Shortened | None:
             return Shortened(text, kept, total - kept, "values", lossless=False)
         aimed -= (len(body) - room) * 5 // 4 + 1
     return None
+
+
+_JSON = Form(_read, _Read.whole, _part, least=_LEAST_ROOM)
+
+lossless = _JSON.lossless
+"""JSON without blanks, or as a table, whichever is shorter; None where it is not JSON, or neither
+is shorter."""
+
+shorten = _JSON.shorten
+"""Shortens JSON to at most `budget` characters; None for what is not JSON."""

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from kvagent.shorten.beginning import beginning
 from kvagent.shorten.clip import clip, shares
+from kvagent.shorten.forms import Form
 from kvagent.shorten.marker import marker
 from kvagent.shorten.result import Shortened
 from kvagent.shorten.rows import choose, number_in, rows_of, special_rows, widest
@@ -50,36 +51,6 @@ class _Table:
             pairs = (f"{name}={cell}" for name, cell in self.constants.items())
             lines.append(f"every row: {self.delimiter.join(pairs)}")
         return [*lines, self.delimiter.join(self.header)]
-
-
-def lossless(
-    text: str, *, handle: str | None = None, source: str | None = None
-) -> Shortened | None:
-    """The table without padding and with what all rows share once; None where it is none, or no
-    shorter so."""
-    table = _read(text, source)
-    if table is None:
-        return None
-    whole = _whole(table, handle)
-    return whole if len(whole.text) < len(text) else None
-
-
-def shorten(
-    text: str,
-    budget: int,
-    *,
-    handle: str | None = None,
-    source: str | None = None,
-    known: AbstractSet[str] = frozenset(),
-) -> Shortened | None:
-    """Shortens a table to at most `budget` characters; None for what is none."""
-    if budget < _LEAST_ROOM:
-        return None
-    table = _read(text, source)
-    if table is None:
-        return None
-    whole = _whole(table, handle)
-    return whole if len(whole.text) <= budget else _chosen(table, budget, handle, known)
 
 
 # -- reading
@@ -276,3 +247,13 @@ def _reach(column: Sequence[str]) -> str:
         kinds = (f"{clip(cell, 30) or 'empty'} {count}" for cell, count in counts.most_common())
         return ", ".join(kinds).replace("\n", " ")
     return f"{len(counts)} distinct"
+
+
+_TABLE = Form(_read, _whole, _chosen, least=_LEAST_ROOM)
+
+lossless = _TABLE.lossless
+"""The table without padding and with what all rows share once; None where it is none, or no
+shorter so."""
+
+shorten = _TABLE.shorten
+"""Shortens a table to at most `budget` characters; None for what is none."""

@@ -132,6 +132,12 @@ def test_more_files_than_there_is_room_for_are_counted() -> None:
     assert int(more[2]) == 2 * int(more[1])
 
 
+def test_paths_longer_than_the_room_leave_it_to_others() -> None:
+    text = "".join(f"{'deep/' * 40}file{f}.py:{f}:call()\n" for f in range(20))
+    assert hits.shorten(text, 210) is None
+    assert len(shorten(text, 210, source="rg call").text) <= 210
+
+
 def test_lines_around_hits_belong_to_their_file() -> None:
     text = "".join(
         f"my-2-dir/my-{n}-file.py-{9}-before\nmy-2-dir/my-{n}-file.py:10:hit {n}\n"
