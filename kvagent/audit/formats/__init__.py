@@ -1,0 +1,61 @@
+"""Which format is a file in, and what is in it?
+
+Recognised by content, never by name. The most particular formats are asked first: what many files
+look like, a list of messages say, is claimed last. ``--from NAME`` overrides it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+from kvagent.audit.formats import (
+    anthropic,
+    openai_chat,
+    openai_functions,
+    openai_responses,
+)
+from kvagent.audit.formats.contents import Contents
+from kvagent.audit.formats.format import Format
+from kvagent.audit.formats.looks import looks_like
+from kvagent.audit.source import opened
+from kvagent.audit.transcript import Item, NoTranscript
+
+FORMATS: tuple[Format, ...] = (
+    openai_responses.FORMAT,
+    anthropic.FORMAT,
+    openai_functions.FORMAT,
+    openai_chat.FORMAT,
+)
+"""All formats, in the order in which they are asked."""
+
+BY_NAME = {each.name: each for each in FORMATS}
+
+
+def recognise(contents: Contents) -> Format:
+    """The format of a file. Raises ``NoTranscript``."""
+    for each in FORMATS:
+        if each.claims(contents):
+            return each
+    raise NoTranscript(
+        f"{contents.source.name} is no transcript: it looks like {looks_like(contents)}; expected "
+        "was a list of chat messages, recorded requests, or a session of an agent."
+    )
+
+
+def read(path: str | os.PathLike[str], format: str | None = None) -> Iterator[Item]:
+    """What is in a transcript, one request after the other.
+
+    Args:
+        path: a file, or ``-`` for standard input.
+        format: the name of its format; None: its content says.
+
+    Raises:
+        NoTranscript: it cannot be opened, or no format knows it; or there is no such format.
+    """
+    if format is not None and format not in BY_NAME:
+        raise NoTranscript(f"there is no format {format}; there are {', '.join(sorted(BY_NAME))}.")
+    with opened(path) as source:
+        contents = Contents.of(source)
+        known = recognise(contents) if format is None else BY_NAME[format]
+        yield from known.read(contents)

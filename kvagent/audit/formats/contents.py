@@ -1,0 +1,90 @@
+"""Does a file hold one value, or one a line, and what are the first?
+
+A file is read line by line if most of its first lines are JSON objects or lists by themselves;
+else it is one document, which may be printed over many lines. Its beginning is read ahead for
+recognition; nothing of it is lost to the reader that comes after.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from kvagent.audit.formats.json_text import Broken, parsed
+from kvagent.audit.source import Source, TooLarge
+from kvagent.audit.transcript import Place, Unreadable
+
+_LINES = 100
+_BYTES = 1 << 22
+_HEAD = 1 << 16
+
+
+@dataclass(slots=True)
+class Contents:
+    """What is known of a file before a format reads it."""
+
+    source: Source
+    head: bytes
+    """Its first bytes."""
+    values: list[Any] = field(default_factory=list)
+    """The JSON values of its first lines, or the one value of the document."""
+    document: bool = False
+    """Whether it is one document, and not a value a line."""
+    alone: bool = False
+    """Whether ``values`` has everything there is."""
+    raw: bytes = b""
+    """A document that is not JSON."""
+    why: str = ""
+    """Why it is not."""
+
+    @classmethod
+    def of(cls, source: Source) -> Contents:
+        """Read ahead as far as it takes to know."""
+        lines = source.ahead(_LINES, _BYTES)
+        head = b"".join(line.data for line in lines)[:_HEAD]
+        filled = [line for line in lines if line.data.strip()]
+        values: list[Any] = []
+        for line in filled:
+            try:
+                value = parsed(line.data)
+            except Broken:
+                continue
+            if isinstance(value, dict | list):
+                values.append(value)
+        if values and 2 * len(values) >= len(filled):
+            alone = len(filled) == 1 and source.at_end
+            return cls(source, head, values, alone=alone)
+        try:
+            raw = source.document()
+        except TooLarge as error:
+            return cls(source, head, document=True, why=f"is {error}")
+        try:
+            value = parsed(raw)
+        except Broken as error:
+            return cls(source, head, document=True, raw=raw, why=str(error))
+        return cls(source, head, [value], document=True, alone=True)
+
+    @property
+    def value(self) -> Any:
+        """The first value; None where there is none."""
+        return self.values[0] if self.values else None
+
+    def records(self) -> Iterator[tuple[Place, Any] | Unreadable]:
+        """Every value with its place; the one of a document, or one a line."""
+        name = self.source.name
+        if self.document:
+            if self.values:
+                yield Place(name), self.values[0]
+            else:
+                yield Unreadable(Place(name), self.why)
+            return
+        for line in self.source.lines():
+            if isinstance(line, Unreadable):
+                yield line
+                continue
+            try:
+                yield Place(name, line.number), parsed(line.data)
+            except Broken as error:
+                if line.data.strip():
+                    yield Unreadable(Place(name, line.number), str(error))

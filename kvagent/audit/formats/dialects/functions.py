@@ -1,0 +1,50 @@
+"""What are the functions of OpenAI's first tool API in today's terms?
+
+``functions``, ``function_call`` and messages of the role ``function`` became ``tools``,
+``tool_calls`` and ``tool``. They had no ids: a call gets one from its place in the list, so that it
+is the same in every later request.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from kvagent.audit.formats.dialects.call import function
+from kvagent.audit.formats.fields import mapping, objects
+
+ROLE = "function"
+CALL = "function_call"
+
+
+def modern_tools(functions: Any) -> list[dict[str, Any]]:
+    """The tools that ``functions`` declares."""
+    return [{"type": "function", "function": schema} for schema in objects(functions)]
+
+
+def modern(messages: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Messages without functions; those that have none stay what they are."""
+    made: list[Mapping[str, Any]] = []
+    called = ""
+    for at, message in enumerate(messages):
+        call = message.get(CALL)
+        if call and not message.get("tool_calls"):
+            called = f"call_{at}"
+            message = reply(message, called)
+        elif message.get("role") == ROLE:
+            message = {"role": "tool", "tool_call_id": called or f"call_{at}", **_rest(message)}
+        made.append(message)
+    return made
+
+
+def reply(message: Mapping[str, Any], id: str) -> Mapping[str, Any]:
+    """A model's message whose function call has become a tool call with this id."""
+    call = mapping(message.get(CALL))
+    if not call or message.get("tool_calls"):
+        return message
+    rest = {key: value for key, value in message.items() if key not in (CALL, "tool_calls")}
+    return {**rest, "tool_calls": [function(call.get("name"), call.get("arguments"), id)]}
+
+
+def _rest(message: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in message.items() if key != "role"}
