@@ -11,6 +11,8 @@ from collections.abc import Iterator
 
 from kvagent.audit.formats import (
     anthropic,
+    claude_code,
+    claude_web,
     openai_chat,
     openai_functions,
     openai_responses,
@@ -22,6 +24,8 @@ from kvagent.audit.source import opened
 from kvagent.audit.transcript import Item, NoTranscript
 
 FORMATS: tuple[Format, ...] = (
+    claude_code.FORMAT,
+    claude_web.FORMAT,
     openai_responses.FORMAT,
     anthropic.FORMAT,
     openai_functions.FORMAT,

@@ -88,3 +88,26 @@ class Contents:
             except Broken as error:
                 if line.data.strip():
                     yield Unreadable(Place(name, line.number), str(error))
+
+    def objects(self) -> Iterator[tuple[Place, dict[str, Any]] | Unreadable]:
+        """``records`` of which each is to be an object."""
+        for each in self.records():
+            if isinstance(each, Unreadable):
+                yield each
+            elif isinstance(each[1], dict):
+                yield each
+            else:
+                yield Unreadable(each[0], f"is {kind(each[1])}, not an object")
+
+
+def kind(value: Any) -> str:
+    """What a JSON value is, with its article."""
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int | float):
+        return "a number"
+    if isinstance(value, str):
+        return "a text"
+    return "a list" if isinstance(value, list) else "an object"

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kvagent.audit.formats import sse
-from kvagent.audit.formats.contents import Contents
+from kvagent.audit.formats.contents import Contents, kind
 from kvagent.audit.formats.dialects import DIALECTS, answering, asking
 from kvagent.audit.formats.dialects.call import Answered, Dialect
 from kvagent.audit.formats.dialects.chat import reported as chat_counts
@@ -274,19 +274,6 @@ def read(contents: Contents) -> Iterator[Item]:
             yield from requests_of(place, {"messages": value}, alone=True)
         else:
             yield Unreadable(place, f"is {kind(value)}, not an object")
-
-
-def kind(value: Any) -> str:
-    """What a JSON value is, with its article."""
-    if value is None:
-        return "null"
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, int | float):
-        return "a number"
-    if isinstance(value, str):
-        return "a text"
-    return "a list" if isinstance(value, list) else "an object"
 
 
 def first_bodies(contents: Contents) -> Iterator[Body]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from kvagent.audit.formats.contents import Contents
+from kvagent.audit.formats.contents import Contents, kind
 
 _MAGIC = (
     (b"PK\x03\x04", "a ZIP archive"),
@@ -67,8 +67,4 @@ def _value(value: object) -> str:
         keys = [str(key)[:_SHOWN] for key in list(value)[:_KEYS]]
         more = ", ..." if len(value) > _KEYS else ""
         return f"an object with the keys {', '.join(keys)}{more}"
-    if isinstance(value, list):
-        return "a list"
-    if isinstance(value, str):
-        return "a text"
-    return "a number" if isinstance(value, int | float) and not isinstance(value, bool) else "null"
+    return kind(value)

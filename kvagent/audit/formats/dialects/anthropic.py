@@ -9,7 +9,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from kvagent.audit.formats.dialects.call import Answered, Asked, Dialect, function, others, tool
+from kvagent.audit.formats.dialects.call import (
+    Answered,
+    Asked,
+    Dialect,
+    function,
+    others,
+    plain,
+    tool,
+)
 from kvagent.audit.formats.fields import apart, items, mapping, objects, shown, string, told
 from kvagent.audit.formats.json_text import Broken, dumped
 from kvagent.audit.transcript import Reported
@@ -81,9 +89,7 @@ def said(role: str, content: Any) -> Iterator[dict[str, Any]]:
         else:
             rest.append(_part(block))
     if rest:
-        plain = all(part["type"] == "text" for part in rest)
-        text = "\n".join(str(part["text"]) for part in rest) if plain else None
-        yield {"role": role, "content": rest if text is None else text}
+        yield {"role": role, "content": plain(rest)}
 
 
 def _blocks(content: Any) -> Iterator[dict[str, Any]]:
@@ -97,13 +103,10 @@ def _blocks(content: Any) -> Iterator[dict[str, Any]]:
 
 
 def _result(content: Any) -> Any:
-    """A result's content: one text where it is text only."""
+    """A result's content."""
     if not isinstance(content, list):
         return shown(content)
-    parts = [_part(block) for block in _blocks(content)]
-    if all(part["type"] == "text" for part in parts):
-        return "\n".join(str(part["text"]) for part in parts)
-    return parts
+    return plain([_part(block) for block in _blocks(content)])
 
 
 def _part(block: Mapping[str, Any]) -> dict[str, Any]:

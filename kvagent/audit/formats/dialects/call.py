@@ -67,3 +67,10 @@ def tool(name: Any, description: Any, parameters: Any, **more: Any) -> dict[str,
 def others(body: Mapping[str, Any], *known: str) -> dict[str, Any]:
     """The keys of a body beside those that are read."""
     return {key: value for key, value in body.items() if key not in known}
+
+
+def plain(parts: list[dict[str, Any]]) -> Any:
+    """Content parts; of one that is a text, the text."""
+    if len(parts) == 1 and parts[0]["type"] == "text":
+        return parts[0]["text"]
+    return parts or ""

@@ -9,7 +9,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from kvagent.audit.formats.dialects.call import Answered, Asked, Dialect, function, others, tool
+from kvagent.audit.formats.dialects.call import (
+    Answered,
+    Asked,
+    Dialect,
+    function,
+    others,
+    plain,
+    tool,
+)
 from kvagent.audit.formats.fields import items, mapping, objects, shown, string, tokens, told
 from kvagent.audit.formats.json_text import Broken, dumped
 from kvagent.audit.transcript import Reported
@@ -95,7 +103,7 @@ def _call(item: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _content(content: Any) -> Any:
-    """Content as text where it is only text, else as content parts."""
+    """Content in OpenAI's chat form."""
     if not isinstance(content, list):
         return shown(content)
     parts: list[dict[str, Any]] = []
@@ -104,9 +112,7 @@ def _content(content: Any) -> Any:
             parts.append({"type": "image_url", "image_url": {"url": part.get("image_url")}})
         else:
             parts.append({"type": "text", "text": shown(part)})
-    if all(part["type"] == "text" for part in parts):
-        return "\n".join(part["text"] for part in parts)
-    return parts
+    return plain(parts)
 
 
 def chat(given: Any) -> list[dict[str, Any]]:
