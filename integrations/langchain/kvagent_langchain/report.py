@@ -17,7 +17,8 @@ WIDTH = 80
 _MOST_CONVERSATIONS = 12
 
 CAUSES: Mapping[str, str] = {
-    "message_changed": "A message that was sent before is not the same any more.",
+    "message_changed": "A message that was sent before was changed: edited, shortened or cleared. "
+    "Do it to many at once, and seldom.",
     "message_inserted": "A message was put between old ones. Append it instead.",
     "message_reserialised": "A message came back in another form, such as text as a list of parts.",
     "messages_removed": "Old messages left: a sliding window, trimming or a summary. Drop many at "
@@ -163,10 +164,17 @@ def _losses(losses: Sequence[PrefixBroken | CacheMissed]) -> Table:
         told = Text(CAUSES.get(cause, cause.replace("_", " ")))
         newest = group[-1]
         if isinstance(newest, PrefixBroken):
-            told.append(f" Last: {newest.detail or f'from message {newest.index} on'}.", "dim")
+            told.append(f" Last: {_place(newest)}.", "dim")
         lost = sum(map(_lost, group))
         table.add_row(Text(cause, style="red"), f"{len(group):,}", f"{lost:,}", told)
     return table
+
+
+def _place(broken: PrefixBroken) -> str:
+    """Where a prefix broke, counted as the messages were handed to the model."""
+    if broken.cause.startswith("message"):  # the cause says what, and the index where
+        return f"message {broken.index}"
+    return broken.detail or f"from message {broken.index} on"
 
 
 def _lost(loss: PrefixBroken | CacheMissed) -> int:

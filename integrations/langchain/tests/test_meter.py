@@ -18,6 +18,12 @@ from typing import Any, get_args
 import pytest
 from hypothesis import given, settings
 from langchain.agents import create_agent
+from langchain.agents.middleware import (
+    AgentMiddleware,
+    ClearToolUsesEdit,
+    ContextEditingMiddleware,
+    SummarizationMiddleware,
+)
 from langchain_core.caches import InMemoryCache
 from langchain_core.language_models import BaseChatModel, GenericFakeChatModel
 from langchain_core.messages import (
@@ -748,6 +754,44 @@ def test_an_agent_with_tools_and_a_checkpointer() -> None:
     assert conversation.name == "ticket-4711/clerk"
     assert conversation.growth["tool"] == max(conversation.growth.values())
     assert "ticket-4711" in meter.report()
+
+
+@pytest.mark.parametrize(
+    ("middleware", "cause"),
+    [
+        (
+            SummarizationMiddleware(
+                CachingModel(model="writer"), trigger=("tokens", 1_500), keep=("messages", 6)
+            ),
+            "messages_removed",
+        ),
+        (
+            ContextEditingMiddleware(edits=[ClearToolUsesEdit(trigger=1_000, keep=3)]),
+            "message_changed",
+        ),
+    ],
+    ids=["SummarizationMiddleware", "ContextEditingMiddleware"],
+)
+def test_what_a_middleware_does_is_told(middleware: AgentMiddleware, cause: str) -> None:
+    calls = [
+        {"name": "look", "args": {"path": f"{n}.txt"}, "id": f"call_{n}", "type": "tool_call"}
+        for n in range(12)
+    ]
+    agent: Any = create_agent(
+        CachingModel(calls=calls),
+        [look],
+        system_prompt="You look into files.",
+        checkpointer=InMemorySaver(),
+        middleware=[middleware],
+    )
+    meter = KVMeter()
+    for number in range(12):
+        config = {"configurable": {"thread_id": "1"}, "callbacks": [meter]}
+        agent.invoke({"messages": [question(number)]}, config)
+    assert meter.models["caching-7b"].turns == 24
+    assert {each.cause for each in meter.breaks} == {cause}
+    assert meter.misses == []
+    assert f"Last: message {meter.breaks[-1].index}." in " ".join(meter.report().split())
 
 
 async def test_an_agent_in_a_loop_streamed() -> None:
