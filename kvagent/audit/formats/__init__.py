@@ -13,9 +13,11 @@ from kvagent.audit.formats import (
     anthropic,
     claude_code,
     claude_web,
+    codex,
     openai_chat,
     openai_functions,
     openai_responses,
+    pi,
 )
 from kvagent.audit.formats.contents import Contents
 from kvagent.audit.formats.format import Format
@@ -26,6 +28,8 @@ from kvagent.audit.transcript import Item, NoTranscript
 FORMATS: tuple[Format, ...] = (
     claude_code.FORMAT,
     claude_web.FORMAT,
+    codex.FORMAT,
+    pi.FORMAT,
     openai_responses.FORMAT,
     anthropic.FORMAT,
     openai_functions.FORMAT,

@@ -92,9 +92,7 @@ class Contents:
     def objects(self) -> Iterator[tuple[Place, dict[str, Any]] | Unreadable]:
         """``records`` of which each is to be an object."""
         for each in self.records():
-            if isinstance(each, Unreadable):
-                yield each
-            elif isinstance(each[1], dict):
+            if isinstance(each, Unreadable) or isinstance(each[1], dict):
                 yield each
             else:
                 yield Unreadable(each[0], f"is {kind(each[1])}, not an object")

@@ -45,6 +45,11 @@ class Chat:
 
     def __init__(self) -> None:
         self.messages: list[dict[str, Any]] = []
+        self._open = False
+
+    def part(self) -> None:
+        """What the model makes next is a message of its own."""
+        self._open = False
 
     def add(self, item: Any) -> None:
         """Take the next item. Raises ``Broken``."""
@@ -74,11 +79,12 @@ class Chat:
             self.messages.append({"role": "user", "content": text})
 
     def _made(self, kind: Any, item: dict[str, Any]) -> None:
-        if self.messages and self.messages[-1]["role"] == "assistant":
+        if self._open and self.messages[-1]["role"] == "assistant":
             message = self.messages[-1]
         else:
             message = {"role": "assistant", "content": None}
             self.messages.append(message)
+            self._open = True
         if kind in (None, "message"):
             text = shown(item.get("content"))
             if text:
