@@ -63,7 +63,8 @@ class _Session:
                 reply = _reply(message)
                 if before:
                     yield self._request(place, line, message, before, reply)
-                said = (reply,)
+                # What came to nothing, or was broken off, is not sent again.
+                said = () if message.get("stopReason") in _FAILED else (reply,)
             else:
                 said = _said(message)
         elif kind in ("compaction", "branch_summary"):
@@ -168,7 +169,7 @@ def _said(message: Mapping[str, Any]) -> tuple[dict[str, Any], ...]:
     if role == "bashExecution":
         if message.get("excludeFromContext"):
             return ()
-        text = f"Ran `{message.get('command')}`\n```\n{message.get('output')}\n```"
+        text = f"Ran `{message.get('command')}`\n```\n{message.get('output') or ''}\n```"
         return ({"role": "user", "content": text},)
     if role in ("branchSummary", "compactionSummary"):
         return ({"role": "user", "content": _SUMMARY.format(message.get("summary"))},)

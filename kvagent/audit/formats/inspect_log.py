@@ -1,0 +1,241 @@
+"""Is this a log of Inspect, and which calls of a model does it have?
+
+A log is a document with samples, or one sample of it. A call is an event that holds what the model
+was sent and what came back; long texts stand apart as attachments. Answers that Inspect had kept
+from an earlier run were never asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from kvagent.audit.formats.contents import Contents
+from kvagent.audit.formats.dialects.call import function, plain, tool
+from kvagent.audit.formats.fields import (
+    apart,
+    items,
+    mapping,
+    name,
+    objects,
+    seconds,
+    shown,
+    tokens,
+)
+from kvagent.audit.formats.format import Format
+from kvagent.audit.formats.json_text import Broken, dumped
+from kvagent.audit.formats.unroll import completeness
+from kvagent.audit.transcript import Item, Place, Reported, Request, Unreadable
+
+_ATTACHED = "attachment://"
+# A message nests by few; what is deeper holds no text that a model reads.
+_DEEPEST = 12
+
+
+def _with_texts(value: Any, attachments: Mapping[str, Any], depth: int = 0) -> Any:
+    """The value with every attachment in its place."""
+    if isinstance(value, str):
+        if value.startswith(_ATTACHED):
+            text = attachments.get(value[len(_ATTACHED) :])
+            return text if isinstance(text, str) else value
+        return value
+    if depth > _DEEPEST:
+        return value
+    if isinstance(value, list):
+        return [_with_texts(item, attachments, depth + 1) for item in value]
+    if isinstance(value, dict):
+        return {key: _with_texts(item, attachments, depth + 1) for key, item in value.items()}
+    return value
+
+
+class _Messages:
+    """Messages of Inspect in OpenAI's form; each is made once, as calls repeat them."""
+
+    def __init__(self, attachments: Mapping[str, Any], pool: Any) -> None:
+        self._attachments = attachments
+        self._pool = items(pool)
+        self._made: dict[str, tuple[Any, dict[str, Any]]] = {}
+
+    def of(self, messages: Any, refs: Any) -> list[dict[str, Any]]:
+        """The messages of a call. Raises ``Broken``."""
+        found = [*items(messages), *self._pooled(refs)]
+        return [self.one(at, message) for at, message in enumerate(found)]
+
+    def one(self, at: int, message: Any) -> dict[str, Any]:
+        """A message. Raises ``Broken``."""
+        if not isinstance(message, dict) or not isinstance(message.get("role"), str):
+            raise Broken(f"has no object with a role as message {at}")
+        key = message.get("id")
+        if isinstance(key, str):
+            known = self._made.get(key)
+            if known is not None and known[0] == message:
+                return known[1]
+        made = _chat(_with_texts(message, self._attachments))
+        if isinstance(key, str):
+            self._made[key] = (message, made)
+        return made
+
+    def _pooled(self, refs: Any) -> Iterator[Any]:
+        """Later versions keep each message once, and a call names ranges of them."""
+        for ref in items(refs):
+            start, end = ref if isinstance(ref, list) and len(ref) == 2 else (ref, None)
+            if isinstance(start, int):
+                stop = end if isinstance(end, int) else start + 1
+                yield from self._pool[max(start, 0) : max(stop, 0)]
+
+
+def _chat(message: Mapping[str, Any]) -> dict[str, Any]:
+    role = message["role"]
+    content, thoughts = _content(message.get("content"))
+    made: dict[str, Any] = {"role": role, "content": content}
+    if role == "tool":
+        made["tool_call_id"] = message.get("tool_call_id")
+        error = mapping(message.get("error")).get("message")
+        if isinstance(error, str) and error and not content:
+            made["content"] = error
+    if thoughts:
+        made["reasoning_content"] = thoughts
+    calls = [
+        function(
+            mapping(call.get("function")).get("name") or call.get("function"),
+            _arguments(call.get("arguments")),
+            call.get("id"),
+        )
+        for call in objects(message.get("tool_calls"))
+    ]
+    if calls:
+        made["tool_calls"] = calls
+    return made
+
+
+def _arguments(arguments: Any) -> str:
+    return arguments if isinstance(arguments, str) else dumped(arguments or {})
+
+
+def _content(content: Any) -> tuple[Any, str]:
+    """What a message says, and what the model thought."""
+    if isinstance(content, str):
+        return content, ""
+    parts: list[dict[str, Any]] = []
+    thoughts: list[str] = []
+    for block in objects(content):
+        kind = block.get("type")
+        if kind == "reasoning":
+            thoughts.append(shown(block.get("reasoning")))
+        elif kind == "image":
+            parts.append({"type": "image_url", "image_url": {"url": block.get("image")}})
+        else:
+            parts.append({"type": "text", "text": shown(block)})
+    return plain(parts), "\n".join(filter(None, thoughts))
+
+
+def _reported(usage: Any) -> Reported:
+    """The counts of a call: some makers count what was cached in the input, some apart."""
+    usage = mapping(usage)
+    fresh, completion = tokens(usage.get("input_tokens")), tokens(usage.get("output_tokens"))
+    cached = tokens(usage.get("input_tokens_cache_read"))
+    written = tokens(usage.get("input_tokens_cache_write"))
+    total = tokens(usage.get("total_tokens"))
+    if fresh is None:
+        return Reported(None, cached, completion, written)
+    beside = (cached or 0) + (written or 0)
+    if total is not None and beside:
+        is_apart = total == fresh + beside + (completion or 0)
+    else:
+        is_apart = beside > fresh
+    if is_apart:
+        return apart(fresh, cached, written, completion)
+    return Reported(fresh, cached, completion, written)
+
+
+def _sample(place: Place, sample: Mapping[str, Any]) -> Iterator[Item]:
+    pools = mapping(sample.get("events_data"))
+    attachments = mapping(sample.get("attachments"))
+    messages = _Messages(attachments, pools.get("messages"))
+    ids = [name(sample.get(key)) for key in ("id", "epoch")]
+    conversation = "/".join(filter(None, ids)) or None
+    for at, event in enumerate(items(sample.get("events"))):
+        event = mapping(event)
+        if event.get("event") != "model" or event.get("cache") == "read" or event.get("pending"):
+            continue
+        where = Place(place.file, place.line, f"{place.path}.events[{at}]")
+        try:
+            yield _call(where, event, messages, attachments, conversation)
+        except Broken as error:
+            yield Unreadable(where, str(error))
+
+
+def _call(
+    place: Place,
+    event: Mapping[str, Any],
+    messages: _Messages,
+    attachments: Mapping[str, Any],
+    conversation: str | None,
+) -> Request:
+    sent = messages.of(event.get("input"), event.get("input_refs"))
+    if not sent:
+        raise Broken("is a call without messages")
+    output = mapping(event.get("output"))
+    replies = [
+        messages.one(at, choice.get("message"))
+        for at, choice in enumerate(objects(output.get("choices")))
+    ]
+    error = event.get("error") or output.get("error")
+    role = name(event.get("role"))
+    return Request(
+        place=place,
+        messages=sent,
+        tools=[
+            tool(each.get("name"), each.get("description"), each.get("parameters"))
+            for each in objects(_with_texts(event.get("tools"), attachments))
+        ],
+        options={"model": event.get("model"), **mapping(event.get("config"))},
+        replies=replies if not error else (),
+        reported=_reported(output.get("usage")),
+        error=error if isinstance(error, str) else None,
+        # A model in another role, a grader say, has conversations of its own.
+        conversation=f"{conversation}/{role}" if role else conversation,
+        time_s=seconds(event.get("timestamp")),
+        complete=completeness(system=True, tools=True),
+    )
+
+
+def _is_sample(value: Any) -> bool:
+    return (
+        isinstance(value, dict)
+        and isinstance(value.get("events"), list)
+        and "epoch" in value
+        and "messages" in value
+    )
+
+
+def _is_log(value: Any) -> bool:
+    return (
+        isinstance(value, dict)
+        and isinstance(value.get("eval"), dict)
+        and ("samples" in value or "plan" in value)
+    )
+
+
+def _claims(contents: Contents) -> bool:
+    return any(_is_sample(value) or _is_log(value) for value in contents.values)
+
+
+def _read(contents: Contents) -> Iterator[Item]:
+    for each in contents.objects():
+        if isinstance(each, Unreadable):
+            yield each
+            continue
+        place, value = each
+        if not _is_log(value):
+            yield from _sample(place, value)
+            continue
+        for at, sample in enumerate(items(value.get("samples"))):
+            where = Place(place.file, place.line, f"{place.path}.samples[{at}]")
+            if isinstance(sample, dict):
+                yield from _sample(where, sample)
+            else:
+                yield Unreadable(where, "is no sample")
+
+
+FORMAT = Format("inspect", "a log of Inspect", _claims, _read)
