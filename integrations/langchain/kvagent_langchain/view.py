@@ -101,7 +101,7 @@ def _ids(message: Wire) -> Hashable:
 
 def _kind(message: Wire) -> Hashable:
     """All that is left to know a text by that was changed."""
-    return None if _ids(message) else (message["role"], message.get("name"))
+    return (message["role"], message.get("name")) if _ids(message) is None else None
 
 
 def _changed(source: BaseMessage, sent: Wire, wanted: Wire, as_generated: bool) -> BaseMessage:

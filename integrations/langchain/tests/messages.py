@@ -249,18 +249,18 @@ message_lists: st.SearchStrategy[list[BaseMessage]] = st.lists(messages, min_siz
 
 
 @st.composite
-def turns(draw: st.DrawFn) -> list[BaseMessage]:
-    """An answer, and a result for each of its calls."""
-    calls = draw(st.lists(tool_calls, max_size=3, unique_by=lambda call: str(call["id"])))
-    calls = [call | {"id": call["id"] or draw(ids)} for call in calls]
-    answer = AIMessage(content=draw(texts), tool_calls=calls, id=draw(ids))
-    return [
-        answer,
-        *(
-            ToolMessage(draw(texts), tool_call_id=call["id"], name=call["name"], id=draw(ids))
-            for call in calls
-        ),
+def turns(draw: st.DrawFn, of: str = "") -> list[BaseMessage]:
+    """An answer, and a result for each of its calls; ``of`` sets its ids apart."""
+    calls = [
+        call | {"id": f"call_{of}_{n}"}
+        for n, call in enumerate(draw(st.lists(tool_calls, max_size=3)))
     ]
+    answer = AIMessage(draw(texts), tool_calls=calls, id=f"answer_{of}")
+    results = [
+        ToolMessage(draw(texts), tool_call_id=call["id"], name=call["name"], id=f"of_{call['id']}")
+        for call in calls
+    ]
+    return [answer, *results]
 
 
 @st.composite
@@ -268,10 +268,10 @@ def conversations(draw: st.DrawFn, turns_at_most: int = 4) -> list[BaseMessage]:
     """Messages as an agent has them: a head, a task, turns with all results, and questions."""
     found: list[BaseMessage] = []
     if draw(st.booleans()):
-        found.append(SystemMessage(draw(texts), id=draw(ids)))
-    found.append(HumanMessage(draw(texts), id=draw(ids)))
-    for _ in range(draw(st.integers(0, turns_at_most))):
-        found += draw(turns())
+        found.append(SystemMessage(draw(texts), id="system"))
+    found.append(HumanMessage(draw(texts), id="task"))
+    for turn in range(draw(st.integers(0, turns_at_most))):
+        found += draw(turns(of=str(turn)))
         if draw(st.booleans()):
-            found.append(HumanMessage(draw(texts), id=draw(ids)))
+            found.append(HumanMessage(draw(texts), id=f"question_{turn}"))
     return found
