@@ -12,6 +12,7 @@ from threading import Lock
 from rich.console import RenderableType
 
 from kvagent import CacheMissed, Edited, Engine, Event, Policy, PrefixBroken, TurnFinished
+from kvagent.tokens import count_tokens
 from kvagent_langchain.report import plain, render
 from kvagent_langchain.tally import Conversation, Tally
 
@@ -53,6 +54,7 @@ class Counts:
         super().__init__()
         for each in window.values() if isinstance(window, Mapping) else (window,):
             _observing(each, warn_at)  # wrong settings are told at once
+        count_tokens("a")  # reads the tokenizer's tables: half a second, and not in the first turn
         self._window = window
         self._warn_at = warn_at
         self._on_event = on_event

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import subprocess
+import sys
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -440,6 +442,21 @@ def test_appending_never_breaks() -> None:
     assert meter.misses == []
 
 
+@settings(derandomize=True, deadline=None, max_examples=60)
+@given(conversations(turns_at_most=6))
+def test_whoever_only_appends_never_breaks(messages: list[BaseMessage]) -> None:
+    """Whatever they say, in calls, results and replies, and however often they say the same."""
+    replies = [at for at, message in enumerate(messages) if isinstance(message, AIMessage)]
+    answers = (messages[at] for at in replies)
+    meter, model = KVMeter(), GenericFakeChatModel(messages=answers)  # type: ignore[arg-type]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", MissingUsageWarning)
+        for at in replies:
+            model.invoke(messages[:at], {"callbacks": [meter]})
+    assert meter.turns == len(replies)
+    assert meter.breaks == []
+
+
 def test_going_back_and_fanning_out_break_nothing() -> None:
     meter, model = KVMeter(), CachingModel()
     start = [*steady(0), question(0)]
@@ -591,7 +608,7 @@ def test_a_model_that_reports_nothing(recwarn: pytest.WarningsRecorder) -> None:
 # It changes nothing, and nothing is left hanging.
 
 
-@settings(derandomize=True, deadline=None, max_examples=100)
+@settings(derandomize=True, deadline=None, max_examples=60)
 @given(conversations())
 def test_no_message_is_ever_changed(messages: list[BaseMessage]) -> None:
     meter, model = KVMeter(), GenericFakeChatModel(messages=iter([AIMessage("x")] * 2))
@@ -814,6 +831,15 @@ def test_a_session_names_a_conversation() -> None:
     with kvagent.session("ticket-1"):
         talk(meter, 2)
     assert [each.name for each in meter.conversations] == ["ticket-1"]
+
+
+def test_it_needs_no_client_of_openai() -> None:
+    """Somebody else's model may be of any provider."""
+    code = "import sys; sys.modules['langchain_openai'] = sys.modules['openai'] = None\n"
+    code += "from kvagent_langchain.meter import KVMeter; print(KVMeter())"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.stderr == ""
+    assert done.stdout.startswith("0 turns")
 
 
 # The block.
