@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from kvagent.audit.transcript import Reported
-from kvagent.backends.wire import count
+from kvagent.backends.wire import count, milliseconds
 
 # No call has more tokens; beyond it a number is a mistake, and sums of it would be, too.
 _MOST_TOKENS = 10**10
@@ -98,6 +98,11 @@ def seconds(value: Any) -> float | None:
     return time
 
 
+def elapsed(value: Any) -> float | None:
+    """A time since something began, in the unit that it has."""
+    return milliseconds(value)
+
+
 def shown(value: Any, depth: int = 0) -> str:
     """The text that content of any kind shows: strings, text parts, parts in parts, in order."""
     if isinstance(value, str):
@@ -132,3 +137,20 @@ def apart(fresh: Any, cached: Any, written: Any, completion: Any) -> Reported:
         completion_tokens=tokens(completion),
         cache_write_tokens=tokens(written),
     )
+
+
+def either_way(fresh: Any, cached: Any, written: Any, completion: Any, total: Any) -> Reported:
+    """The counts where some makers count what was cached in the input, and some apart.
+
+    The total tells which; without it, input that is smaller than what was cached cannot hold it.
+    """
+    said, beside = tokens(fresh), (tokens(cached) or 0) + (tokens(written) or 0)
+    whole = tokens(total)
+    if said is not None and beside:
+        if whole is None:
+            is_apart = beside > said
+        else:
+            is_apart = whole == said + beside + (tokens(completion) or 0)
+        if is_apart:
+            return apart(fresh, cached, written, completion)
+    return Reported(said, tokens(cached), tokens(completion), tokens(written))

@@ -13,14 +13,13 @@ from typing import Any
 from kvagent.audit.formats.contents import Contents
 from kvagent.audit.formats.dialects.call import function, plain, tool
 from kvagent.audit.formats.fields import (
-    apart,
+    either_way,
     items,
     mapping,
     name,
     objects,
     seconds,
     shown,
-    tokens,
 )
 from kvagent.audit.formats.format import Format
 from kvagent.audit.formats.json_text import Broken, dumped
@@ -130,22 +129,14 @@ def _content(content: Any) -> tuple[Any, str]:
 
 
 def _reported(usage: Any) -> Reported:
-    """The counts of a call: some makers count what was cached in the input, some apart."""
     usage = mapping(usage)
-    fresh, completion = tokens(usage.get("input_tokens")), tokens(usage.get("output_tokens"))
-    cached = tokens(usage.get("input_tokens_cache_read"))
-    written = tokens(usage.get("input_tokens_cache_write"))
-    total = tokens(usage.get("total_tokens"))
-    if fresh is None:
-        return Reported(None, cached, completion, written)
-    beside = (cached or 0) + (written or 0)
-    if total is not None and beside:
-        is_apart = total == fresh + beside + (completion or 0)
-    else:
-        is_apart = beside > fresh
-    if is_apart:
-        return apart(fresh, cached, written, completion)
-    return Reported(fresh, cached, completion, written)
+    return either_way(
+        usage.get("input_tokens"),
+        usage.get("input_tokens_cache_read"),
+        usage.get("input_tokens_cache_write"),
+        usage.get("output_tokens"),
+        usage.get("total_tokens"),
+    )
 
 
 def _sample(place: Place, sample: Mapping[str, Any]) -> Iterator[Item]:
