@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Lock, Thread
 from typing import Any
 
 TASK = re.compile(r"task (\d+): (\d+) steps")
+
+Reply = Callable[[Mapping[str, Any]], dict[str, Any]]
 
 
 def reply(request: Mapping[str, Any]) -> dict[str, Any]:
@@ -64,9 +66,11 @@ def _common(left: bytes, right: bytes) -> int:
 class TaskServer:
     """The server, and what it was sent."""
 
-    def __init__(self, window: int | None = None) -> None:
+    def __init__(self, window: int | None = None, reply: Reply = reply) -> None:
         self.window = window
         """Requests of more tokens (four bytes each) are refused, in llama.cpp's words."""
+        self.reply = reply
+        """What the model says to a request."""
         self.bodies: list[bytes] = []
         self.prefilled: list[int] = []
         """Tokens by request that no earlier one had."""
@@ -112,7 +116,7 @@ class TaskServer:
             cached = max((_common(prompt, e) // 4 for e in earlier), default=0)
             self.bodies.append(body)
             self.prefilled.append(tokens - cached)
-        message = reply(request)
+        message = self.reply(request)
         return 200, {
             "id": "chatcmpl-1",
             "object": "chat.completion",
@@ -156,9 +160,9 @@ def _streamed(answer: Mapping[str, Any]) -> Iterator[bytes]:
 
 
 @contextmanager
-def task_server(window: int | None = None) -> Iterator[TaskServer]:
+def task_server(window: int | None = None, reply: Reply = reply) -> Iterator[TaskServer]:
     """A running server."""
-    server = TaskServer(window)
+    server = TaskServer(window, reply)
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"

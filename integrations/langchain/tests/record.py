@@ -1,0 +1,108 @@
+"""Does what a server was sent only grow, and where it does not, was it told why?"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from itertools import takewhile
+from typing import Any
+
+from integrations.langchain.tests.task_server import Reply, TaskServer, reply, task_server
+from kvagent import Edited, Event, PrefixBroken
+
+# Edits within what was sent; those of other stages are made on the way.
+_WITHIN = {"clear", "compact"}
+
+
+class Record:
+    """A server, and the events of the engines in front of it, each with its request."""
+
+    def __init__(self, server: TaskServer) -> None:
+        self.server = server
+        self.events: list[tuple[int, Event]] = []
+
+    @property
+    def base_url(self) -> str:
+        return self.server.base_url
+
+    @property
+    def requests(self) -> list[dict[str, Any]]:
+        return self.server.requests
+
+    def on_event(self, event: Event) -> None:
+        """To be given to the middleware."""
+        self.events.append((len(self.server.bodies) - 1, event))
+
+    @property
+    def breaks(self) -> list[PrefixBroken]:
+        return [event for _, event in self.events if isinstance(event, PrefixBroken)]
+
+    def edited(self, stage: str) -> int:
+        """How many edits a stage made."""
+        return sum(isinstance(e, Edited) and e.stage == stage for _, e in self.events)
+
+    @property
+    def cuts(self) -> list[int]:
+        """The requests that continue none before them, but share their beginning."""
+        requests = self.requests
+        return [
+            at
+            for at, request in enumerate(requests)
+            if any(_common(request, r) > _head(request) for r in requests[:at])
+            and not any(_continues(request, r) for r in requests[:at])
+        ]
+
+    @property
+    def told(self) -> set[int]:
+        """The requests that break a prefix according to an event."""
+        return {
+            at
+            for at, event in self.events
+            if isinstance(event, PrefixBroken)
+            or (isinstance(event, Edited) and event.stage in _WITHIN)
+        }
+
+    @property
+    def prefilled(self) -> int:
+        """Tokens, as the server counted them."""
+        return sum(self.server.prefilled)
+
+    def holds(self) -> bool:
+        """Whether each request continues one before it, or is known not to."""
+        return set(self.cuts) <= self.told
+
+    def grows(self) -> bool:
+        """Whether each request but the first continues one before it."""
+        requests = self.requests
+        return len(requests) > 1 and all(
+            any(_continues(request, r) for r in requests[:at])
+            for at, request in enumerate(requests)
+            if at
+        )
+
+
+@contextmanager
+def recorded(window: int | None = None, answer: Reply = reply) -> Iterator[Record]:
+    with task_server(window, answer) as server:
+        yield Record(server)
+
+
+def parts(request: Mapping[str, Any]) -> list[str]:
+    """What the prompt is made of, in a chat template's order."""
+    return [json.dumps(part) for part in (request.get("tools"), *request["messages"])]
+
+
+def _common(request: Mapping[str, Any], before: Mapping[str, Any]) -> int:
+    pairs = zip(parts(request), parts(before), strict=False)
+    return len(list(takewhile(lambda pair: pair[0] == pair[1], pairs)))
+
+
+def _continues(request: Mapping[str, Any], before: Mapping[str, Any]) -> bool:
+    length = len(parts(before))
+    return _common(request, before) == length < len(parts(request))
+
+
+def _head(request: Mapping[str, Any]) -> int:
+    """Tools and system message, which all conversations of an agent have in common."""
+    return 1 + sum(m["role"] == "system" for m in request["messages"])
