@@ -142,7 +142,7 @@ def opened(path: str | os.PathLike[str]) -> Iterator[Source]:
         else:
             name = os.fspath(path)
             try:
-                raw = stack.enter_context(Path(path).open("rb"))
+                raw = stack.enter_context(Path(path).open("rb", _CHUNK))
             except (OSError, ValueError) as error:
                 reason = error.strerror if isinstance(error, OSError) else str(error)
                 raise NoTranscript(f"{name} cannot be read: {reason}.") from error

@@ -159,7 +159,8 @@ def requests_of(place: Place, record: Mapping[str, Any], *, alone: bool = False)
             pending=record is found.body and len(record) > 1,
         )
         return
-    answered = answered or Answered(reported=chat_counts(record))
+    if answered is None:
+        answered = Answered(reported=chat_counts(record)) if "usage" in record else _NOTHING
     yield made(
         at,
         asked.messages,
@@ -208,6 +209,7 @@ def made(
     )
 
 
+_NOTHING = Answered()
 _ALL = completeness(system=True, tools=True)
 _NONE = completeness(system=False, tools=False)
 

@@ -28,13 +28,13 @@ _CALLS = frozenset({"tool_use", "server_tool_use", "mcp_tool_use"})
 
 def speaks(messages: Any) -> bool:
     """Whether messages have blocks that only Anthropic's have."""
-    for message in items(messages):
-        # This loop sees every message of every request: most have a text and no blocks.
-        if type(message) is dict and type(content := message.get("content")) is list:
-            for block in content:
-                if type(block) is dict and block.get("type") in _BLOCKS_SEEN:
-                    return True
-    return False
+    # Every message of every request comes by here; most have a text and no blocks.
+    return any(
+        type(block) is dict and block.get("type") in _BLOCKS_SEEN
+        for content in [each.get("content") for each in items(messages) if type(each) is dict]
+        if type(content) is list
+        for block in content
+    )
 
 
 def chat(messages: Any) -> Iterator[dict[str, Any]]:

@@ -21,17 +21,20 @@ def checked(messages: Any) -> list[Mapping[str, Any]]:
     """The list, if it is one of chat messages. Raises ``Broken``."""
     if not isinstance(messages, list):
         raise Broken('has no list of "messages"')
-    old = False
-    for message in messages:
-        # This loop sees every message of every request: it asks no more than it must.
-        if type(message) is not dict or type(message.get("role")) is not str:
-            raise Broken(_fault(messages))
-        calls = message.get("tool_calls")
+    # Every message of every request comes by here: each question is one comprehension.
+    try:
+        roles = [message["role"] for message in messages]
+        called = [message["tool_calls"] for message in messages if "tool_calls" in message]
+    except (KeyError, TypeError, IndexError):
+        raise Broken(_fault(messages)) from None
+    if not set(map(type, roles)) <= {str}:
+        raise Broken(_fault(messages))
+    for calls in called:
         if calls and not (type(calls) is list and all(type(call) is dict for call in calls)):
             raise Broken(_fault(messages))
-        if "function_call" in message or message["role"] == functions.ROLE:
-            old = old or bool(message.get("function_call") or message["role"] == functions.ROLE)
-    return functions.modern(messages) if old else messages
+    if functions.ROLE in roles or any("function_call" in message for message in messages):
+        return functions.modern(messages)
+    return messages
 
 
 def _fault(messages: list[Any]) -> str:
