@@ -270,6 +270,10 @@ class Engine:
             self._to_probe = False
         self.server = replace(server, template=self._template or server.template)
 
+    def share_hints(self, other: Engine) -> None:
+        """Pin slots together with another engine whose requests the same server answers."""
+        self._hinter = other._hinter
+
     @property
     def to_probe(self) -> bool:
         """Whether the server was not asked yet."""

@@ -1,174 +1,140 @@
-"""How does what was sent live in an agent's state, so that whoever resumes it sends the same bytes?
+"""Whose prompts does a request continue, and which engine remembers them?
 
-Each answered model call adds one page: what the ledger stored for it, compressed. The pages of a
-state are the whole memory of its conversation, so a checkpoint that is resumed in another process,
-or a thread that goes back in time, finds just what was known then.
+The pages of a state are the whole memory of its conversation: a checkpoint that is resumed in
+another process, or a thread that goes back in time, finds just what was known then. Engines are
+kept beside them so that the work of a turn grows with what is new.
 """
 
 from __future__ import annotations
 
-import struct
-import zlib
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import reduce
 from hashlib import blake2b
 from itertools import accumulate
 from threading import Lock
 
+from langchain_core.messages import BaseMessage
+
 from kvagent import Engine
+from kvagent.session import current_session
+from kvagent_langchain.pages import PageStore
 
-Item = tuple[str, bytes, bytes]
-"""Namespace, key and value."""
-
-_LENGTHS = struct.Struct(">3I")
-# Threads whose engines are kept; of others the state's pages are read once more.
+# Of more threads than these the state's pages are read once more.
 _KEPT = 64
-
-
-class PageStore:
-    """A store that begins with the pages of a state, and tells what was added since."""
-
-    durable = True
-
-    def __init__(self, pages: Iterable[bytes] = ()) -> None:
-        self._values: dict[tuple[str, bytes], dict[bytes, None]] = {}
-        self._added: list[Item] = []
-        self._lock = Lock()
-        for page in pages:
-            for namespace, key, value in _read(page):
-                self._values.setdefault((namespace, key), {})[value] = None
-
-    def add(self, namespace: str, key: bytes, *values: bytes) -> None:
-        self.batch(namespace, [(key, value) for value in values])
-
-    def batch(self, namespace: str, items: Iterable[tuple[bytes, bytes]]) -> None:
-        with self._lock:
-            for key, value in items:
-                values = self._values.setdefault((namespace, key), {})
-                if value not in values:
-                    values[value] = None
-                    self._added.append((namespace, key, value))
-
-    def get(self, namespace: str, key: bytes) -> tuple[bytes, ...]:
-        with self._lock:
-            return tuple(self._values.get((namespace, key), ()))
-
-    def page(self) -> bytes | None:
-        """What was added since the last page; None where that is nothing."""
-        with self._lock:
-            added, self._added = self._added, []
-        return _written(added) if added else None
-
-    def begin_again(self) -> None:
-        """Have all of it on the next page: it is for a state that has none."""
-        with self._lock:
-            self._added = [(*address, v) for address, vs in self._values.items() for v in vs]
-
-    def close(self) -> None:
-        """There is nothing to release."""
-
-
-def _written(items: Iterable[Item]) -> bytes:
-    parts: list[bytes] = []
-    for namespace, key, value in items:
-        name = namespace.encode("utf-8", "surrogatepass")
-        parts += [_LENGTHS.pack(len(name), len(key), len(value)), name, key, value]
-    return zlib.compress(b"".join(parts), 1)
-
-
-def _read(page: bytes) -> Iterator[Item]:
-    """The items of a page; ``ValueError`` for what is none."""
-    try:
-        data = zlib.decompress(page)
-        at = 0
-        while at < len(data):
-            name, key, value = _LENGTHS.unpack_from(data, at)
-            at += _LENGTHS.size
-            yield (
-                data[at : at + name].decode("utf-8", "surrogatepass"),
-                data[at + name : at + name + key],
-                data[at + name + key : at + name + key + value],
-            )
-            at += name + key + value
-    except (struct.error, zlib.error) as error:
-        raise ValueError(f"a page of kvagent's memory cannot be read: {error}") from error
+# Histories whose pages are known, for states that have none.
+_HISTORIES = 1024
 
 
 class Memory:
-    """The engine of one conversation, and the pages that it stands on."""
+    """The engine of one conversation, and the pages that it stands on.
 
-    def __init__(self, engine: Engine, store: PageStore | None = None, mark: bytes = b"") -> None:
+    It is one turn's own: ``Memories`` gives it to nobody else until it is given back.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        store: PageStore | None = None,
+        pages: tuple[str, ...] = (),
+        missing: tuple[str, ...] = (),
+        history: bytes = b"",
+    ) -> None:
         self.engine = engine
-        self.mark = mark
-        """Which pages it stands on, the last one given included."""
-        self._store = store
+        self.pages = pages
+        """All pages, those that the state has yet to get included."""
+        self.history = history
+        """The history in which the newest page was written."""
+        self.store = store
+        """None where it is kept in no state."""
+        self.missing = missing
+        """The pages of which the state knows nothing yet."""
 
-    def page(self) -> bytes | None:
-        """What is to be added to the state now; None where that is nothing."""
-        page = None if self._store is None else self._store.page()
+    def written(self, messages: Iterable[BaseMessage]) -> list[str]:
+        """The pages to be added to the state, beside which it has these messages."""
+        page = None if self.store is None else self.store.page(messages)
+        new = self.missing if page is None else (*self.missing, page)
         if page is not None:
-            self.mark = _mark(self.mark, page)
-        return page
+            self.pages = (*self.pages, page)
+        return list(new)
 
-    def begin_again(self) -> None:
-        """Stand on no page: the next one is to hold everything."""
-        if self._store is not None:
-            self._store.begin_again()
-            self.mark = b""
+    @property
+    def weight(self) -> int:
+        """Bytes that it holds, roughly."""
+        return self.engine.ledger.size + (0 if self.store is None else self.store.size)
 
 
 class Memories:
-    """Engines by the pages they stand on; for any other state one is made of its pages.
+    """The memories of many conversations at once; safe to use from several threads.
 
     A state without pages may begin with messages all the same: an agent without a checkpointer is
-    given its history anew. It goes on from the memory of whoever sent just these.
+    given its history anew each time. It goes on from the pages that were written for just these.
     """
 
-    def __init__(self, engine: Callable[[PageStore], Engine]) -> None:
+    def __init__(self, engine: Callable[[PageStore], Engine], max_bytes: int) -> None:
         self._engine = engine
-        self._kept: OrderedDict[bytes, tuple[Memory, bytes]] = OrderedDict()
-        self._by_history: dict[bytes, bytes] = {}
+        self._max_bytes = max_bytes
+        self._kept: OrderedDict[bytes, tuple[Memory, int]] = OrderedDict()
+        self._size = 0
+        self._histories: OrderedDict[bytes, tuple[str, ...]] = OrderedDict()
         self._lock = Lock()
 
-    def take(self, pages: Sequence[bytes], messages: Sequence[bytes]) -> Memory:
-        """The memory of a state with these messages; nobody else has it until it is given back.
-
-        ``ValueError`` where a page cannot be read.
-        """
-        mark = reduce(_mark, pages, b"")
+    def take(
+        self, pages: Sequence[str], messages: Sequence[BaseMessage], history: Sequence[bytes]
+    ) -> Memory:
+        """The memory of a state with these pages and messages; ``history`` is what is to be sent."""
+        missing: tuple[str, ...] = ()
         with self._lock:
-            memory = self._pop(mark) if pages else self._of_history(messages)
+            if not pages:
+                pages = missing = self._of_history(history)
+            memory = self._pop(_mark(pages)) if pages else None
         if memory is None:
-            store = PageStore(pages)
-            memory = Memory(self._engine(store), store, mark)
-        elif not pages:
-            memory.begin_again()
+            store = PageStore(pages, messages)
+            memory = Memory(self._engine(store), store, tuple(pages))
+        memory.missing = missing
         return memory
 
-    def give_back(self, memory: Memory, messages: Iterable[bytes]) -> None:
-        """Keep a memory for the state that holds all of its pages, and now these messages."""
-        history = reduce(_mark, messages, b"")
+    def give_back(self, memory: Memory, history: Iterable[bytes]) -> None:
+        """Keep a memory whose pages are in the state, as is this history now."""
+        name = reduce(_link, history, _beginning())
+        mark = _mark(memory.pages)
         with self._lock:
-            self._pop(memory.mark)
-            self._kept[memory.mark] = memory, history
-            self._by_history[history] = memory.mark
-            while len(self._kept) > _KEPT:
+            if not memory.missing:  # else whoever has no pages may come with that one once more
+                self._histories.pop(memory.history, None)
+            self._pop(mark)
+            memory.history, memory.missing = name, ()
+            self._kept[mark] = memory, memory.weight
+            self._size += memory.weight
+            self._histories[name] = memory.pages
+            self._histories.move_to_end(name)
+            while len(self._kept) > _KEPT or (self._size > self._max_bytes and len(self._kept) > 1):
                 self._pop(next(iter(self._kept)))
+            while len(self._histories) > _HISTORIES:
+                self._histories.popitem(last=False)
 
     def _pop(self, mark: bytes) -> Memory | None:
-        memory, history = self._kept.pop(mark, (None, b""))
-        if self._by_history.get(history) == mark:
-            del self._by_history[history]
+        memory, weight = self._kept.pop(mark, (None, 0))
+        self._size -= weight
         return memory
 
-    def _of_history(self, messages: Sequence[bytes]) -> Memory | None:
-        for history in reversed(list(accumulate(messages, _mark, initial=b""))[1:]):
-            mark = self._by_history.get(history)
-            if mark is not None:
-                return self._pop(mark)
-        return None
+    def _of_history(self, history: Sequence[bytes]) -> tuple[str, ...]:
+        for name in reversed(list(accumulate(history, _link, initial=_beginning()))[1:]):
+            pages = self._histories.get(name)
+            if pages is not None:
+                return pages
+        return ()
 
 
-def _mark(before: bytes, part: bytes) -> bytes:
+def _mark(pages: Sequence[object]) -> bytes:
+    """Names pages, readable or not."""
+    return reduce(_link, (repr(page).encode(errors="replace") for page in pages), b"")
+
+
+def _beginning() -> bytes:
+    """What one tenant's agents have sent is not what another's go on from."""
+    named = current_session()
+    return b"" if named is None or named.namespace is None else named.namespace.encode()
+
+
+def _link(before: bytes, part: bytes) -> bytes:
     return blake2b(before + part, digest_size=16).digest()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import operator
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from os import PathLike
 from typing import Annotated, Any, NotRequired
@@ -28,18 +28,21 @@ from kvagent.aside import aside
 from kvagent.flow import Answer, Call, adrive, drive
 from kvagent.summaries import Summarize
 from kvagent_langchain.memory import Memories, Memory
+from kvagent_langchain.pages import PageStore
+from kvagent_langchain.recall import recall_tool
 from kvagent_langchain.server import Servers
 from kvagent_langchain.turn import Turn
 
 logger = logging.getLogger("kvagent")
 
-Handled = ModelResponse[Any] | ExtendedModelResponse[Any]
+Response = ModelResponse[Any]
+Handled = Response | ExtendedModelResponse[Any]
 
 
 class KVAgentState(AgentState[Any]):
     """The agent's state with kvagent's memory of it, which neither input nor output shows."""
 
-    kvagent: NotRequired[Annotated[list[bytes], PrivateStateAttr, operator.add]]
+    kvagent: NotRequired[Annotated[list[str], PrivateStateAttr, operator.add]]
 
 
 class KVAgentMiddleware(AgentMiddleware[KVAgentState, Any, Any]):
@@ -74,7 +77,7 @@ class KVAgentMiddleware(AgentMiddleware[KVAgentState, Any, Any]):
         super().__init__()
         self.policy = policy or Policy()
 
-        def engine(store: Store | str | PathLike[str]) -> Engine:
+        def engine(store: Store | str | PathLike[str] | None) -> Engine:
             return Engine(
                 self.policy,
                 store=store,
@@ -84,9 +87,14 @@ class KVAgentMiddleware(AgentMiddleware[KVAgentState, Any, Any]):
                 summarizer=summarizer,
             )
 
-        self._shared = None if store is None else Memory(engine(store))
-        self._memories = Memories(engine)
+        self._first = engine(store)  # wrong settings are told at once
+        self._shared = None if store is None else Memory(self._first)
+        self._engine = engine
+        self._memories = Memories(self._with_pages, self.policy.memory_bytes)
         self._servers = Servers()
+        recall = self.policy.recall
+        if recall is not None and recall.answer == "agent" and self.policy.mode == "full":
+            self.tools = [recall_tool(recall, self._recalled)]
 
     def wrap_model_call(
         self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], ModelResponse[Any]]
@@ -113,10 +121,11 @@ class KVAgentMiddleware(AgentMiddleware[KVAgentState, Any, Any]):
                 response, settle = drive(more, deliver)
         except Exception as error:
             if error is turn.error:
+                self._servers.failed(request.model)
                 raise
             rescued = turn.rescued(error)
             return handler(request) if rescued is None else rescued
-        return self._closed(turn, turn.outcome(response))
+        return self._closed(turn, request, turn.outcome(response))
 
     async def awrap_model_call(
         self,
@@ -145,28 +154,47 @@ class KVAgentMiddleware(AgentMiddleware[KVAgentState, Any, Any]):
                 response, settle = await adrive(more, deliver)
         except Exception as error:
             if error is turn.error:
+                self._servers.failed(request.model)
                 raise
             rescued = turn.rescued(error)
             return await handler(request) if rescued is None else rescued
-        return self._closed(turn, turn.outcome(response))
+        return self._closed(turn, request, turn.outcome(response))
 
     def _opened(self, request: ModelRequest[Any]) -> Turn | None:
         """The turn that a request begins; None if kvagent cannot read it."""
         try:
-            pages: list[bytes] = request.state.get("kvagent", [])  # type: ignore[assignment]
-            return Turn(request, partial(self._memory, pages))
+            return Turn(request, partial(self._memory, request.state))
         except Exception:
             logger.exception("kvagent cannot read a request; it goes to the model as it came")
             return None
 
-    def _memory(self, pages: Sequence[bytes], messages: Sequence[bytes]) -> Memory:
-        return self._shared or self._memories.take(pages, messages)
+    def _memory(self, state: Mapping[str, Any], history: Sequence[bytes]) -> Memory:
+        if self._shared is not None:
+            return self._shared
+        return self._memories.take(state.get("kvagent") or (), state["messages"], history)
 
-    def _closed(self, turn: Turn, response: ModelResponse[Any]) -> Handled:
+    def _recalled(self, state: Mapping[str, Any], handle: str, **part: str) -> str:
+        """The original of a text that was shortened for the agent with this state."""
+        if self._shared is not None:
+            return self._shared.engine.recall(handle, **part)
+        store = PageStore(state.get("kvagent") or (), state["messages"])
+        return self._with_pages(store).recall(handle, **part)
+
+    def _with_pages(self, store: PageStore) -> Engine:
+        engine = self._engine(store)
+        engine.share_hints(self._first)
+        return engine
+
+    def _closed(self, turn: Turn, request: ModelRequest[Any], response: Response) -> Handled:
         """The response, with what the state is to remember of the turn."""
-        page = turn.memory.page()
-        if turn.memory is not self._shared:
-            self._memories.give_back(turn.memory, turn.history)
-        if page is None:
+        if turn.memory is self._shared:
             return response
-        return ExtendedModelResponse(response, Command(update={"kvagent": [page]}))
+        try:
+            pages = turn.memory.written(request.state["messages"])
+            self._memories.give_back(turn.memory, turn.history)
+        except Exception:
+            logger.exception("kvagent cannot keep a turn; the response is not changed")
+            return response
+        if not pages:
+            return response
+        return ExtendedModelResponse(response, Command(update={"kvagent": pages}))

@@ -1,9 +1,10 @@
-"""Which server answers a chat model, and how long may its prompts be?"""
+"""Which server answers a model, and how long may its prompts be?"""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from importlib.util import find_spec
 from typing import Any
 
 from kvagent import Engine
@@ -19,56 +20,70 @@ class Servers:
         self._known: dict[str, Server] = {}
 
     def ask(self, engine: Engine, model: Any) -> None:
-        """Let an engine know which server answers the model."""
-        client = getattr(model, "root_client", None)
-        if self._is_known(engine, model, client):
-            return
+        """Let an engine know which server answers the model; never raises."""
         try:
+            client: Any = getattr(model, "root_client", None)
+            request = self._request(engine, model, client)
+            if request is None:
+                return
             from kvagent_openai import probing
 
-            http = client._client
-            probing.ask(engine, http.send, _request(client, http, model), {})
+            probing.ask(engine, client._client.send, request, {})
             self._keep(engine, client)
         except Exception:
             logger.warning("kvagent cannot ask the server what it is", exc_info=True)
 
     async def aask(self, engine: Engine, model: Any) -> None:
         """``ask`` for coroutines."""
-        client = getattr(model, "root_async_client", None)
-        if self._is_known(engine, model, client):
-            return
         try:
+            client: Any = getattr(model, "root_async_client", None)
+            request = self._request(engine, model, client)
+            if request is None:
+                return
             from kvagent_openai import probing
 
-            http = client._client
-            await probing.aask(engine, http.send, _request(client, http, model), {})
+            await probing.aask(engine, client._client.send, request, {})
             self._keep(engine, client)
         except Exception:
             logger.warning("kvagent cannot ask the server what it is", exc_info=True)
 
-    def _is_known(self, engine: Engine, model: Any, client: Any) -> bool:
-        """Whether there is nothing to ask, or nobody."""
+    def failed(self, model: Any) -> None:
+        """A call of the model failed: the server may not have been there yet when it was asked."""
+        for name in ("root_client", "root_async_client"):
+            address = _address(getattr(model, name, None))
+            known = self._known.get(address)
+            if known is not None and known.window is None:
+                del self._known[address]
+
+    def _request(self, engine: Engine, model: Any, client: Any) -> Any:
+        """A chat request beside which the server is to be asked; None where it is not."""
         if not engine.to_probe:
-            return True
-        if client is None:
-            engine.know(Server("openai", window=_window(model)))
-            return True
-        known = self._known.get(str(client.base_url))
-        if known is not None:
-            engine.know(known)
-        return known is not None
+            return None
+        known = self._known.get(_address(client))
+        if client is not None and known is None and find_spec("kvagent_openai") is not None:
+            from kvagent_openai import probing
+
+            request = _request(client, model)
+            if probing.is_due(request):
+                return request
+        engine.know(known or Server("openai", window=_window(model)))
+        return None
 
     def _keep(self, engine: Engine, client: Any) -> None:
-        if engine.server is not None and engine.server.window is not None:
-            self._known[str(client.base_url)] = engine.server
+        if engine.server is not None:
+            self._known[_address(client)] = engine.server
 
 
-def _request(client: Any, http: Any, model: Any) -> Any:
-    """A chat request as the client would send it, beside which the server can be asked."""
+def _address(client: Any) -> str:
+    return str(getattr(client, "base_url", ""))
+
+
+def _request(client: Any, model: Any) -> Any:
+    """A chat request as the client would send it."""
     headers = {k: v for k, v in client.default_headers.items() if isinstance(v, str)}
     address = str(client.base_url).rstrip("/") + "/chat/completions"
     body = {"model": getattr(model, "model_name", None), "messages": [{"role": "user"}]}
-    return http.build_request("POST", address, headers=headers, json=body)
+    return client._client.build_request("POST", address, headers=headers, json=body)
 
 
 def _window(model: Any) -> int | None:
