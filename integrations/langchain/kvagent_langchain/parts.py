@@ -142,15 +142,17 @@ def _with_extras(standard: dict[Any, Any], block: Mapping[Any, Any]) -> dict[Any
 
 def _openai(block: dict[Any, Any]) -> dict[Any, Any] | None:
     """A standard block, or another provider's, in the form of chat completions."""
+    if block.get("type") == "text":
+        extras = block.get("extras")
+        if "text" in block and isinstance(extras, dict) and _BREAKPOINT in extras:
+            if sends(_BREAKPOINTS):
+                return _with_breakpoint(block, {"type": "text", "text": block["text"]})
+        return block
     if is_data_content_block(block):
         try:
             return _with_breakpoint(block, convert_to_openai_data_block(block))
         except (KeyError, TypeError, ValueError):
             return block
-    if block.get("type") == "text" and "text" in block:
-        extras = block.get("extras")
-        if isinstance(extras, dict) and _BREAKPOINT in extras and sends(_BREAKPOINTS):
-            return _with_breakpoint(block, {"type": "text", "text": block["text"]})
     source = block.get("source")
     if block.get("type") == "image" and source and isinstance(source, dict):
         return _anthropic_image(source)

@@ -7,8 +7,7 @@ new. Nothing that came is written to.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from difflib import SequenceMatcher
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from langchain_core.messages import (
@@ -24,13 +23,14 @@ from langchain_core.messages import (
     ToolMessage,
 )
 
-from kvagent.chat import calls_of
+from kvagent.chat import calls_of, text_of
 from kvagent.fingerprint import identity
 from kvagent_langchain import parts
 from kvagent_langchain.wire import REASONING, call
 
 Wire = Mapping[str, Any]
 Came = tuple[dict[str, Any], BaseMessage]
+Numbered = Sequence[tuple[int, Wire]]
 
 # Where blocks of other providers repeat the arguments of a call.
 _ARGUMENTS = {"tool_call": "args", "tool_use": "input"}
@@ -60,7 +60,7 @@ def messages(
     return result
 
 
-def _pairs(wire: Sequence[Wire], before: Sequence[Came]) -> Iterable[tuple[int, int]]:
+def _pairs(wire: Sequence[Wire], before: Sequence[Came]) -> Iterator[tuple[int, int]]:
     """Which wanted message stands for which that came: the same one, or one that is changed."""
     yield from _matched(
         list(enumerate(wire)),
@@ -69,26 +69,40 @@ def _pairs(wire: Sequence[Wire], before: Sequence[Came]) -> Iterable[tuple[int, 
     )
 
 
-Numbered = Sequence[tuple[int, Wire]]
-
-
 def _matched(
     wanted: Numbered, came: Numbered, keys: Sequence[Callable[[Wire], Hashable]]
-) -> Iterable[tuple[int, int]]:
-    """Those alike by the first key, and between them those by the others; in order throughout."""
+) -> Iterator[tuple[int, int]]:
+    """Those alike by the first key, and between them those by the others; in order throughout.
+
+    From the end on, because it is old turns that leave: where two are alike, the newer one stayed.
+    """
     if not (wanted and came and keys):
         return
     key, *others = keys
-    # A message without a key is like no other.
-    ours = [("wanted", at) if (k := key(message)) is None else k for at, message in wanted]
-    theirs = [("came", at) if (k := key(message)) is None else k for at, message in came]
-    matcher = SequenceMatcher(None, ours, theirs, autojunk=False)
-    for tag, start, stop, first, last in matcher.get_opcodes():
-        if tag == "equal":
-            for (at, _), (source, _) in zip(wanted[start:stop], came[first:last], strict=True):
-                yield at, source
-        elif tag == "replace":
-            yield from _matched(wanted[start:stop], came[first:last], others)
+    if not others:
+        while wanted and came and _grown(wanted[0][1], came[0][1]):
+            yield wanted[0][0], came[0][0]
+            wanted, came = wanted[1:], came[1:]
+    places: dict[Hashable, list[int]] = {}
+    for at, (_, message) in enumerate(came):
+        places.setdefault(key(message), []).append(at)
+    stop, end = len(wanted), len(came)
+    for at in reversed(range(len(wanted))):
+        alike = key(wanted[at][1])
+        found = places.get(alike, []) if alike is not None else []
+        while found and found[-1] >= end:
+            found.pop()
+        if found:
+            yield from _matched(wanted[at + 1 : stop], came[found[-1] + 1 : end], others)
+            stop, end = at, found.pop()
+            yield wanted[stop][0], came[end][0]
+    yield from _matched(wanted[:stop], came[:end], others)
+
+
+def _grown(wanted: Wire, came: Wire) -> bool:
+    """Whether a text is one that came, with a note or a record at its end."""
+    alike = _kind(wanted)
+    return alike is not None and alike == _kind(came) and text_of(wanted).startswith(text_of(came))
 
 
 def _ids(message: Wire) -> Hashable:

@@ -191,14 +191,15 @@ def _same_calls(raw: Any, message: AIMessage, sent: Sequence[dict[str, Any]]) ->
     if not isinstance(raw, list) or len(raw) != len(sent):
         return False
     try:
-        said = [_meaning(_redumped(each)) for each in raw]
+        said = [_redumped(each) for each in raw]
+        if said == sent:
+            return True
+        meanings = [_meaning(each) for each in said]
     except (KeyError, TypeError, ValueError, AttributeError):
         return False
     wanted = [_meaning(each) for each in sent]
-    read = len(message.tool_calls)
-    valid = wanted[:read]
-    in_order = sorted(said, key=lambda one: one not in valid)
-    return in_order == wanted
+    valid = wanted[: len(message.tool_calls)]
+    return sorted(meanings, key=lambda one: one not in valid) == wanted
 
 
 def _redumped(call: Mapping[str, Any]) -> dict[str, Any]:

@@ -304,6 +304,26 @@ def test_results_of_one_call_id_stand_where_they_stood() -> None:
     ]
 
 
+def test_old_turns_leave_and_the_task_stays_the_task() -> None:
+    messages = [
+        HumanMessage("Talk to me.", id="u1"),
+        AIMessage("What about?", id="a1"),
+        HumanMessage("Anything.", id="u2"),
+        AIMessage("A long story.", id="a2"),
+        HumanMessage("Go on.", id="u3"),
+    ]
+    before = pairs(messages)
+    wanted = [again(sent) for sent, _ in before]
+    wanted = [
+        {**wanted[0], "content": "Talk to me.\n\nThey talked."},
+        {**wanted[3], "content": "A story."},
+        wanted[4],
+    ]
+    result = view.messages(wanted, before)
+    assert [message.id for message in result] == ["u1", "a2", "u3"]
+    assert [form(message) for message in result] == wanted
+
+
 @pytest.mark.parametrize(
     ("wanted", "kind"),
     [
