@@ -23,11 +23,9 @@ from pydantic import Field, model_validator
 from kvagent import Engine, Event, Policy, Stage, Store
 from kvagent.summaries import Summarize
 from kvagent_langchain.overflow import overflow_told
+from kvagent_langchain.wire import REASONING, as_generated
 from kvagent_openai import wrap
 from kvagent_openai.adapter import engine_for
-
-REASONING = ("reasoning_content", "reasoning")
-"""What servers call the thoughts in front of a reply: llama.cpp and DeepSeek, newer vLLM."""
 
 _OPTIONS = ("engine", "policy", "store", "namespace", "on_event", "stages", "summarizer")
 _KEYS = ("api_key", "openai_api_key")
@@ -229,33 +227,3 @@ def _call(call: Mapping[str, Any]) -> dict[str, Any]:
     return told | {
         "function": {name: function[name] for name in names if function.get(name) is not None}
     }
-
-
-def as_generated(message: AIMessage, form: dict[str, Any]) -> dict[str, Any]:
-    """STUB until wire.py is there."""
-    import json
-
-    kept = message.additional_kwargs
-    form = dict(form)
-    for name in REASONING:
-        if isinstance(kept.get(name), str):
-            form[name] = kept[name]
-    raw = kept.get("tool_calls") or []
-    if not (message.tool_calls or message.invalid_tool_calls):
-        if raw:
-            form.pop("tool_calls", None)
-        return form
-
-    def meaning(call: Mapping[str, Any]) -> Any:
-        function = call["function"]
-        try:
-            return call["id"], function["name"], json.loads(function["arguments"])
-        except ValueError:
-            return call["id"], function["name"], function["arguments"]
-
-    if list(map(meaning, raw)) == list(map(meaning, form["tool_calls"])):
-        form["tool_calls"] = [
-            {name: call[name] for name in ("id", "type", "function") if name in call}
-            for call in raw
-        ]
-    return form
