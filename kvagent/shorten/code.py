@@ -46,12 +46,13 @@ _KINDS = (
 _MODIFIER = rf"(?:(?:{_MODIFIERS.replace(' ', '|')})(?:\([^)\n]*\))?[ \t]+)"
 # How a line that defines something begins, where it does not end with a brace.
 _BEGINNINGS = frozenset(f"{_MODIFIERS} {_KINDS} let var val CREATE".split())
-_FIRST_WORD = re.compile(r"\w+")
+_FIRST_WORD = re.compile(r"[\w$]+")
+# No line is gone through again from another place: what cannot match is told by one look ahead.
 _DEFINITION = re.compile(
     rf"""[ \t]*(?:
       {_MODIFIER}*(?:{_KINDS.replace(" ", "|")}|CREATE[ ]\w+|function\*)\b[ \t*]*[\w$~(<]
-    | {_MODIFIER}+[\w$<>\[\],.?*&: \t]*[\w$]+[ \t]*\(
-    | (?:export[ \t]+)?(?:const|let|var|val)[ \t]+[\w$]+[^\n=]*=[ \t]*(?:async[ \t]*)?
+    | {_MODIFIER}+(?=[\w$<>\[\],.?*&: \t]*+\()[\w$<>\[\],.?*&: \t]*[\w$]+[ \t]*\(
+    | (?:export[ \t]+)?(?:const|let|var|val)[ \t]+[\w$]++[^\n=]*+=[ \t]*(?:async[ \t]*)?
           (?:function\b|\([^\n]*=>|[\w$]+[ \t]*=>|class\b)
     )""",
     re.VERBOSE,
@@ -60,8 +61,8 @@ _DEFINITION = re.compile(
 _SIGNATURE = re.compile(
     r"""[ \t]*
       (?!(?:if|for|while|switch|catch|return|else|do|with|using|elif|match|foreach|until)\b)
-          [\w$\#]+[ \t]*\([^()\n;]*\)[^;\n=]*\{[ \t\r]*$
-    | [A-Za-z_][\w \t*&:<>,]*[ \t*&][\w:~]+\([^;\n]*$""",
+          [\w$\#]++[ \t]*+\([^()\n;]*+\)[^;\n=]*\{[ \t\r]*$
+    | (?=[\w \t*&:<>,~]*+\()[A-Za-z_][\w \t*&:<>,]*[ \t*&][\w:~]+\([^;\n]*$""",
     re.VERBOSE,
 )
 _RAISES = re.compile(r"\b(?:TODO|FIXME|XXX|HACK)\b|\braise [A-Z]\w+|\bthrow new \w+|\bpanic!?\(")

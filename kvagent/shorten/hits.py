@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from kvagent.shorten.beginning import beginning
 from kvagent.shorten.clip import clip
@@ -43,8 +44,7 @@ _PATH = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class _Row:
+class _Row(NamedTuple):
     """A line of a group: `number` is the line's in its file, with the mark behind it."""
 
     number: str
@@ -96,17 +96,12 @@ def _flat(lines: Sequence[str]) -> Iterator[_Group]:
     paths = {match["path"] for match in matches if match is not None}
     group: _Group | None = None
     for line, match in zip(lines, matches, strict=True):
-        path: str | None = None
-        row = _Row("", line, is_hit=False)
+        path: str | None
         if match is not None:
             path = match["path"]
             row = _Row(match["line"] + ":", line[match.end() :], is_hit=True)
         else:
-            for context in _CONTEXT.finditer(line, 0, _LONGEST_PATH):
-                if line[: context.start()] in paths:
-                    path = line[: context.start()]
-                    row = _Row(context[1] + "-", line[context.end() :], is_hit=False)
-                    break
+            path, row = _beside(line, paths)
         # A mark between two places stays where it is: with the group that it ends.
         joins = group is not None and (path == group.path or line == "--")
         if group is None or not joins:
@@ -116,6 +111,15 @@ def _flat(lines: Sequence[str]) -> Iterator[_Group]:
         group.rows.append(row)
     if group is not None:
         yield group
+
+
+def _beside(line: str, paths: AbstractSet[str]) -> tuple[str | None, _Row]:
+    """A line that is no hit: one around a hit in a file of `paths`, or one in none."""
+    for context in _CONTEXT.finditer(line, 0, _LONGEST_PATH):
+        path = line[: context.start()]
+        if path in paths:
+            return path, _Row(context[1] + "-", line[context.end() :], is_hit=False)
+    return None, _Row("", line, is_hit=False)
 
 
 def _under_headings(lines: Sequence[str]) -> Iterator[_Group]:

@@ -167,6 +167,7 @@ class TestOutline:
             "static int match_all(ast_t* ast, pass_opt_t* opt)",
             "fun load(id: String): Session? {",
             "impl Store for Memory {",
+            "impl<T> Store for Memory<T> {",
             "  fun ref apply(env: Env) =>",
             "export default function App() {",
             "module Store",
