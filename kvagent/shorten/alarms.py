@@ -31,7 +31,9 @@ _ALARM = re.compile(
     re.IGNORECASE,
 )
 # Positions, times and counts; not the codes of errors: E0308 and TS2304 say what went wrong.
-_VARYING = re.compile(r"(?<![\w-])(?:(?=\S*\d)[\da-fA-F-]{7,}|\d[\d.:,-]*)(?![\w])")
+_VARYING = re.compile(
+    r"(?<![\w-])(?:(?=[\da-fA-F-]{7})(?=\S*\d)[\da-fA-F-]{7,}|\d[\d.:,-]*)(?![\w])"
+)
 
 
 def alarms(texts: Sequence[str]) -> Iterator[int]:

@@ -28,13 +28,13 @@ _STAMP = re.compile(
     r"[\[(]?\d{4}-\d\d-\d\d[T ]\d\d:\d\d|[\[(]?\d\d:\d\d:\d\d\b|[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d"
     r"|\[?(?:DEBUG|INFO|WARN|WARNING|ERROR|FATAL|TRACE)\b|\d{10}\.\d"
 )
+# Behind a line feed: these are found faster than beginnings of lines.
 _OUTPUT = re.compile(
-    r"^(?:=+ (?:test session starts|FAILURES|short test summary)|> \S+@\d|npm (?:ERR!|error|WARN)"
+    r"\n(?:=+ (?:test session starts|FAILURES|short test summary)|> \S+@\d|npm (?:ERR!|error|WARN)"
     r"|[ \t]*Compiling \S+ v\d|test result: |(?:PASS|FAIL) \S+|make(?:\[\d+\])?: |\S+: \*\*\* "
     r"|\[\d+/\d+\] |Step \d+/\d+|[ \t]*[✓✗] |ok \d+ |not ok \d+ |--- (?:FAIL|PASS): |=== RUN "
     r"|Process exited with code|Exit code:? \d|\[ERROR\] |BUILD (?:FAILED|SUCCESS)"
-    r"|\S+\(\d+,\d+\): error|\S+:\d+:\d+: (?:error|warning)|error(?:\[E\d+\])?: |##\[)",
-    re.MULTILINE,
+    r"|\S+\(\d+,\d+\): error|\S+:\d+:\d+: (?:error|warning)|error(?:\[E\d+\])?: |##\[)"
 )
 _OUTCOMES = re.compile(
     r"=+ .*\b(?:passed|failed|errors?|skipped|no tests ran)\b.* =+$|=+ short test summary"
@@ -71,7 +71,7 @@ def shorten(
 def _is_output(text: str) -> bool:
     if "\x1b[" in text or "Traceback (most recent call last):" in text or "\n    at " in text:
         return True
-    if "\n\tat " in text or _OUTPUT.search(text) is not None:
+    if "\n\tat " in text or _OUTPUT.search(f"\n{text}") is not None:
         return True
     sample = [line for line in islice(text.split("\n", _SAMPLE), _SAMPLE) if line.strip()]
     stamped = sum(map(bool, map(_STAMP.match, (line.lstrip() for line in sample))))

@@ -10,7 +10,8 @@ import re
 from kvagent.shorten.pieces import Pieces
 
 # As `cat -n`, editors' tools and viewers print it.
-_NUMBER = re.compile(r"^ *\d+(?:→|\t|: ?|\| )", re.MULTILINE)
+_NUMBER = re.compile(r" *\d+(?:→|\t|: ?|\| )")
+_BEGINNING = re.compile(rf"\n{_NUMBER.pattern}")  # line feeds are found faster than beginnings
 _NEARLY_ALL = 0.9  # of the lines: a heading or a note of the tool may stand before or behind
 
 
@@ -19,8 +20,8 @@ def without_numbers(text: str) -> str | None:
     beginning = text[:2000].split("\n")[:-1]  # a quick look first
     if sum(map(bool, map(_NUMBER.match, beginning))) < _NEARLY_ALL * len(beginning) - 2:
         return None
-    bare, times = _NUMBER.subn("", text)
-    return bare if times >= _NEARLY_ALL * text.count("\n") else None
+    bare, times = _BEGINNING.subn("\n", f"\n{text}")
+    return bare[1:] if times >= _NEARLY_ALL * text.count("\n") else None
 
 
 def numbered_pieces(text: str, bare: str | None) -> Pieces:
