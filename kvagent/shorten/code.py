@@ -46,7 +46,6 @@ _KINDS = (
 _MODIFIER = rf"(?:(?:{_MODIFIERS.replace(' ', '|')})(?:\([^)\n]*\))?[ \t]+)"
 # How a line that defines something begins, where it does not end with a brace.
 _BEGINNINGS = frozenset(f"{_MODIFIERS} {_KINDS} let var val CREATE".split())
-_FIRST_WORD = re.compile(r"[\w$]+")
 # No line is gone through again from another place: what cannot match is told by one look ahead.
 _DEFINITION = re.compile(
     rf"""[ \t]*(?:
@@ -116,8 +115,8 @@ def outline(lines: Sequence[str]) -> list[int]:
 
 
 def _defines(line: str) -> bool:
-    first = _FIRST_WORD.search(line)
-    if first is not None and first[0] in _BEGINNINGS:
+    words = line.split(None, 1)
+    if words and words[0].partition("(")[0].partition("<")[0] in _BEGINNINGS:
         return bool(_DEFINITION.match(line) or _SIGNATURE.match(line))
     return "(" in line and line[-1] not in ");," and _SIGNATURE.match(line) is not None
 
