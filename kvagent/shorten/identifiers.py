@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import filterfalse
 from math import sqrt
+from typing import TypeVar
 
 LINE_END = "\0"
+
+Value = TypeVar("Value")
 
 # Everything but these separates words. A translation table of bytes is several times faster than a
 # regular expression; bytes over 127 are letters of other scripts, mostly, and stay as they are.
@@ -62,7 +65,7 @@ _ALREADY_LONG = 20  # so many characters more are worth as much as one more name
 _WORTH_NAMING = 300  # of what there are hundreds, a few dozen more or less say nothing
 _WORTH_MOST = 4000  # no word of prose is, nor a number that is one of many
 _BY_SHAPE = -1  # in place of a weight that depends on how many have the same shape
-_MOST_REMEMBERED = 1 << 15
+_MOST_REMEMBERED = 1 << 15  # words; a conversation has about as many
 _DIGIT = re.compile(r"[0-9]")
 _DIGITS = bytes.maketrans(b"123456789", b"000000000")
 
@@ -86,7 +89,7 @@ def weights_of(words: Iterable[str]) -> dict[str, int]:
     digits alike).
     """
     distinct = dict.fromkeys(words)
-    weights = dict(zip(distinct, map(_weights.__getitem__, distinct), strict=True))
+    weights = dict(zip(distinct, map(_of_word, distinct), strict=True))
     numbered = [word for word, weight in weights.items() if weight == _BY_SHAPE]
     weights.update(zip(numbered, _weights_by_shape(numbered), strict=True))
     return weights
@@ -106,28 +109,45 @@ def _ranked(words: Iterable[str], weights: Mapping[str, int]) -> list[str]:
     return sorted(ranks, key=ranks.__getitem__)
 
 
-class _Weights(dict[str, int]):
-    """What words are worth; `_BY_SHAPE` for one with a digit: others may have the same shape.
+class _Remembered(dict[str, Value]):
+    """What a function gives for words, none of them long: the texts of a conversation are made of
+    the same words.
 
-    The texts of a conversation are made of the same words. A dictionary is looked up several times
-    faster than `lru_cache`, which keeps an order.
+    A dictionary is looked up several times faster than `lru_cache`, which keeps an order.
     """
 
-    def __missing__(self, word: str) -> int:
-        if len(self) >= _MOST_REMEMBERED:
-            self.clear()
-        weight = self[word] = _BY_SHAPE if _DIGIT.search(word) else _alone(word)[0]
-        return weight
+    def __init__(self, function: Callable[[str], Value]) -> None:
+        self._function = function
+
+    def __missing__(self, word: str) -> Value:
+        value = self._function(word)
+        if len(word) <= _LONGEST:
+            if len(self) >= _MOST_REMEMBERED:
+                self.clear()
+            self[word] = value
+        return value
 
 
-_weights = _Weights()
+def _alone(shape: str) -> tuple[int, bool]:
+    """What a word is worth if no other has its shape, and whether it is a hash."""
+    kind = _kind(shape.strip(".:-\\"))
+    return int(_UNIT * _WORTH[kind] * (1 + len(shape) / _ALREADY_LONG)), kind == "hash"
+
+
+def _weight(word: str) -> int:
+    """What a word is worth; `_BY_SHAPE` for one with a digit: others may have the same shape."""
+    return _BY_SHAPE if _DIGIT.search(word) else _alone(word)[0]
+
+
+_of_shape = _Remembered(_alone).__getitem__
+_of_word = _Remembered(_weight).__getitem__
 
 
 def _weights_by_shape(words: Sequence[str]) -> Iterator[int]:
     """What each word with a digit is worth: the less, the more others have its shape."""
     shapes = _shapes(words)
     counts = Counter(shapes)
-    alone = dict(zip(counts, map(_alone, counts), strict=True))
+    alone = dict(zip(counts, map(_of_shape, counts), strict=True))
     # The letters of a hash say no more than its digits: all of them share their rarity.
     hashes = sum(counts[shape] for shape, (_, is_hash) in alone.items() if is_hash)
     worth = {
@@ -146,13 +166,6 @@ def _shapes(words: Sequence[str]) -> list[str]:
 @lru_cache(maxsize=1 << 15)
 def _is_prose(word: str) -> bool:
     return word.isalpha() and (word[1:] == word[1:].lower() or word.isupper())
-
-
-@lru_cache(maxsize=1 << 13)
-def _alone(shape: str) -> tuple[int, bool]:
-    """What a word is worth if no other has its shape, and whether it is a hash."""
-    kind = _kind(shape.strip(".:-\\"))
-    return int(_UNIT * _WORTH[kind] * (1 + len(shape) / _ALREADY_LONG)), kind == "hash"
 
 
 def _kind(shape: str) -> str:
