@@ -274,6 +274,13 @@ class Engine:
         """Pin slots together with another engine whose requests the same server answers."""
         self._hinter = other._hinter
 
+    def read_all(self, model: str) -> None:
+        """Have in memory all that the store knows of conversations with a model.
+
+        For a store that holds one agent's: then an edit of what was sent is told as one.
+        """
+        self.ledger.tree(self._namespace(None), model).read_all()
+
     @property
     def to_probe(self) -> bool:
         """Whether the server was not asked yet."""

@@ -96,6 +96,12 @@ class Tree:
                     self._load(parent, name, ())
         return list(parent.children.values())
 
+    def read_all(self) -> None:
+        """Have in memory all that the store knows: of one conversation, not of everybody's."""
+        entries = [self.root]
+        while entries:
+            entries += (each for forms in self.followers(entries.pop()) for each in forms)
+
     def extend(
         self,
         tip: Entry,

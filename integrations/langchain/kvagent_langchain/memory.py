@@ -49,6 +49,13 @@ class Memory:
         """None where it is kept in no state."""
         self.missing = missing
         """The pages of which the state knows nothing yet."""
+        self._read: set[str] = set()
+
+    def ready_for(self, model: str) -> None:
+        """Have read what the pages say of conversations with this model."""
+        if self.store is not None and model not in self._read:
+            self._read.add(model)
+            self.engine.read_all(model)
 
     def written(self, messages: Iterable[BaseMessage]) -> list[str]:
         """The pages to be added to the state, beside which it has these messages."""

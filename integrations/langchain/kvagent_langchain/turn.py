@@ -42,9 +42,10 @@ class Turn:
         self._before = [(self._wire(m), m) for m in (*system, *request.messages)]
         forms = [identity(form) for form, _ in self._before]
         self._history = forms[len(system) :]
-        self.memory = memory(self._history)
         self._tools = wire.tools(request.tools)
         self._told = _settings(request)
+        self.memory = memory(self._history)
+        self.memory.ready_for(self._told.get("model", ""))
         rest = {**self._told, **({"tools": self._tools} if self._tools else {})}
         self._body = b'{"messages":[%b]%b' % (
             b",".join(forms),
