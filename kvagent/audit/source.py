@@ -24,7 +24,7 @@ STANDARD = "-"
 
 # A request with pictures has some tens of millions of bytes; a line beyond this is no record.
 LONGEST_LINE = 1 << 26
-LARGEST_DOCUMENT = 1 << 28
+LARGEST_DOCUMENT = 1 << 27
 
 _CHUNK = 1 << 20
 _GZIP = b"\x1f\x8b"

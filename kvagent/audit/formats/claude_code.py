@@ -78,8 +78,16 @@ class Session:
         if uuid is not None or kind in _SAYING:
             self._last = node
 
-    def requests(self) -> Iterator[Request]:
+    def requests(self) -> Iterator[Item]:
         """What the agent sent, in the order of the file."""
+        for node in self._nodes:
+            try:
+                # An error is shown to the user, and not to the model.
+                if node.call is not None and not node.call.get("isApiErrorMessage"):
+                    node.said = [anthropic.reply(node.blocks)]
+            except Broken as error:
+                yield Unreadable(node.place, str(error))
+                node.call = None
         for node in self._nodes:
             if node.call is None:
                 continue
@@ -121,11 +129,8 @@ class Session:
                 self._by_message[name, side] = node
         content = message.get("content")
         blocks = [content] if isinstance(content, str) else items(content)
-        said = [anthropic.reply([*node.blocks, *blocks])]
         node.blocks.extend(blocks)
         node.call = line
-        # An error is shown to the user, and not to the model.
-        node.said = [] if line.get("isApiErrorMessage") else said
         for block in objects(blocks):
             if isinstance(call := block.get("id"), str):
                 self._callers[call] = node

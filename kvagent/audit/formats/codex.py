@@ -19,9 +19,7 @@ from kvagent.audit.formats.json_text import Broken
 from kvagent.audit.formats.unroll import Prefix, completeness
 from kvagent.audit.transcript import Item, Place, Reported, Request, Unreadable
 
-_LINES = frozenset(
-    {"session_meta", "response_item", "event_msg", "turn_context", "compacted", "world_state"}
-)
+_LINES = ("session_meta", "response_item", "event_msg", "turn_context", "compacted", "world_state")
 
 
 @dataclass(slots=True)
@@ -71,9 +69,7 @@ class _Session:
 
     def end(self) -> Iterator[Request]:
         """The call that waited for its counts."""
-        if self._call is not None:
-            yield self._request(self._call, Reported())
-        self._call = None
+        yield from self._answered(Reported())
         self._ended = True
 
     def _meta(self, meta: Mapping[str, Any]) -> None:
@@ -110,9 +106,7 @@ class _Session:
             # The same counts come again when only the rate limits have changed.
             if isinstance(usage, dict) and info.get("total_token_usage") != self._counted:
                 self._counted = info.get("total_token_usage")
-                if self._call is not None:
-                    yield self._request(self._call, _reported(usage))
-                    self._call = None
+                yield from self._answered(_reported(usage))
                 self._ended = True
         elif kind == "user_message":
             self._turns.append(max(len(self._chat.messages) - 1, 0))
@@ -149,6 +143,11 @@ class _Session:
         self._chat = Chat()
         self._chat.messages.extend(messages)
 
+    def _answered(self, reported: Reported) -> Iterator[Request]:
+        if self._call is not None and self._call.prompt:
+            yield self._request(self._call, reported)
+        self._call = None
+
     def _request(self, call: _Call, reported: Reported, error: str | None = None) -> Request:
         replies = self._chat.messages[call.at :]
         return Request(
@@ -182,7 +181,6 @@ def _claims(contents: Contents) -> bool:
             or value.get("record_type") == "state"
         )
         for value in contents.values
-        if not isinstance(value, dict) or isinstance(value.get("type"), str | None)
     )
 
 

@@ -24,13 +24,21 @@ _ESCAPE = re.compile(
     r"|\\."
 )
 _LONGEST_INTEGER = 300
+# Reading leniently takes long; what is larger is hardly a record with a character amiss.
+_LENIENT = 1 << 24
+# A list takes 3 bytes in JSON, and 64 in memory: this many at most in what is large.
+_LARGE, _MOST = 1 << 24, 1 << 23
 
 
 def parsed(data: bytes) -> Any:
     """The value of a line or a document. Raises ``Broken``."""
+    if len(data) > _LARGE and data.count(b"[") + data.count(b"{") > _MOST:
+        raise Broken("holds more values than can be read at once")
     try:
         return orjson.loads(data)
-    except orjson.JSONDecodeError:
+    except orjson.JSONDecodeError as error:
+        if len(data) > _LENIENT:
+            raise Broken(f"is not JSON: {error.msg}") from None
         return _leniently(data.decode("utf-8", "replace"))
 
 
@@ -39,6 +47,8 @@ def parsed_text(text: str) -> Any:
     try:
         return orjson.loads(text)
     except (orjson.JSONDecodeError, UnicodeEncodeError):
+        if len(text) > _LENIENT:
+            raise Broken("is not JSON") from None
         return _leniently(text.encode("utf-8", "replace").decode())
 
 

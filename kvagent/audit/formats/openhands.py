@@ -27,9 +27,7 @@ from kvagent.audit.formats.unroll import Prefix, completeness, grown
 from kvagent.audit.transcript import Item, Place, Reported, Request, Unreadable
 
 # What happens on the way and is not told the model.
-_SILENT = frozenset(
-    {"agent_state_changed", "null", "recall", "change_agent_state", "user_rejected"}
-)
+_SILENT = ("agent_state_changed", "null", "recall", "change_agent_state", "user_rejected")
 
 
 class _Run:
@@ -73,11 +71,7 @@ class _Run:
 
     def _act(self, at: str, event: Mapping[str, Any], args: Mapping[str, Any]) -> Iterator[Request]:
         answer = mapping(mapping(event.get("tool_call_metadata")).get("model_response"))
-        replies = [
-            choice["message"]
-            for choice in objects(answer.get("choices"))
-            if isinstance(choice.get("message"), dict)
-        ]
+        replies = list(chat.DIALECT.answered(answer).replies)
         if not replies and event.get("action") == "message":
             replies = [{"role": "assistant", "content": string(args.get("content")) or ""}]
         if not replies:

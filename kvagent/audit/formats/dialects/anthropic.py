@@ -23,7 +23,7 @@ from kvagent.audit.formats.json_text import Broken, dumped
 from kvagent.audit.transcript import Reported
 
 _BLOCKS_SEEN = ("tool_use", "tool_result", "thinking", "redacted_thinking")
-_CALLS = frozenset({"tool_use", "server_tool_use", "mcp_tool_use"})
+_CALLS = ("tool_use", "server_tool_use", "mcp_tool_use")
 
 
 def speaks(messages: Any) -> bool:

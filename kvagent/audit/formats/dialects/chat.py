@@ -77,12 +77,13 @@ def _answers(body: Mapping[str, Any]) -> bool:
 
 
 def _answered(body: Mapping[str, Any]) -> Answered:
-    messages = [choice.get("message") for choice in objects(body.get("choices"))]
-    replies = [
-        # The id under which the next request will have it depends on that; here any will do.
-        functions.reply(message, "call") if message.get("function_call") else message
-        for message in objects(messages)
-    ]
+    replies = []
+    for choice in objects(body.get("choices")):
+        try:
+            (message,) = checked([choice.get("message")])
+        except Broken:
+            continue
+        replies.append(message)
     error = told(body.get("error"))
     return Answered(replies, reported(body), error, body.get("created"))
 

@@ -27,23 +27,17 @@ def modern(messages: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     made: list[Mapping[str, Any]] = []
     called = ""
     for at, message in enumerate(messages):
-        call = message.get(CALL)
+        call = mapping(message.get(CALL))
         if call and not message.get("tool_calls"):
             called = f"call_{at}"
-            message = reply(message, called)
+            message = {
+                **{key: value for key, value in message.items() if key not in (CALL, "tool_calls")},
+                "tool_calls": [function(call.get("name"), call.get("arguments"), called)],
+            }
         elif message.get("role") == ROLE:
             message = {"role": "tool", "tool_call_id": called or f"call_{at}", **_rest(message)}
         made.append(message)
     return made
-
-
-def reply(message: Mapping[str, Any], id: str) -> Mapping[str, Any]:
-    """A model's message whose function call has become a tool call with this id."""
-    call = mapping(message.get(CALL))
-    if not call or message.get("tool_calls"):
-        return message
-    rest = {key: value for key, value in message.items() if key not in (CALL, "tool_calls")}
-    return {**rest, "tool_calls": [function(call.get("name"), call.get("arguments"), id)]}
 
 
 def _rest(message: Mapping[str, Any]) -> dict[str, Any]:

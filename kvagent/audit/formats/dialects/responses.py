@@ -22,14 +22,21 @@ from kvagent.audit.formats.fields import items, mapping, objects, shown, string,
 from kvagent.audit.formats.json_text import Broken, dumped
 from kvagent.audit.transcript import Reported
 
-CALLS = frozenset({"function_call", "custom_tool_call", "local_shell_call", "mcp_call"})
-RESULTS = frozenset({"function_call_output", "custom_tool_call_output", "local_shell_call_output"})
+# Tuples, since what is looked for in them may be anything that JSON has.
+CALLS = ("function_call", "custom_tool_call", "local_shell_call", "mcp_call")
+RESULTS = ("function_call_output", "custom_tool_call_output", "local_shell_call_output")
 # What the model did at the maker's: it is part of its message, and has no text of its own.
-_AT_THE_MAKERS = frozenset(
-    {"web_search_call", "file_search_call", "code_interpreter_call", "image_generation_call"}
-    | {"computer_call", "tool_search_call", "mcp_list_tools", "mcp_approval_request"}
+_AT_THE_MAKERS = (
+    "web_search_call",
+    "file_search_call",
+    "code_interpreter_call",
+    "image_generation_call",
+    "computer_call",
+    "tool_search_call",
+    "mcp_list_tools",
+    "mcp_approval_request",
 )
-_ENCRYPTED = frozenset({"compaction", "compaction_summary", "context_compaction"})
+_ENCRYPTED = ("compaction", "compaction_summary", "context_compaction")
 
 
 def made(item: Mapping[str, Any]) -> bool:
