@@ -12,11 +12,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import filterfalse
 from math import sqrt
-from typing import TypeVar
 
 LINE_END = "\0"
-
-Value = TypeVar("Value")
 
 # Everything but these separates words. A translation table of bytes is several times faster than a
 # regular expression; bytes over 127 are letters of other scripts, mostly, and stay as they are.
@@ -64,9 +61,7 @@ _UNIT = 1000  # weights are whole numbers: their sum is the same in any order
 _ALREADY_LONG = 20  # so many characters more are worth as much as one more name
 _WORTH_NAMING = 300  # of what there are hundreds, a few dozen more or less say nothing
 _WORTH_MOST = 4000  # no word of prose is, nor a number that is one of many
-_BY_SHAPE = -1  # in place of a weight that depends on how many have the same shape
 _MOST_REMEMBERED = 1 << 15  # words; a conversation has about as many
-_DIGIT = re.compile(r"[0-9]")
 _DIGITS = bytes.maketrans(b"123456789", b"000000000")
 
 
@@ -88,11 +83,17 @@ def weights_of(words: Iterable[str]) -> dict[str, int]:
     The more, the more telling its kind, the longer it is, and the fewer others have its shape (all
     digits alike).
     """
-    distinct = dict.fromkeys(words)
-    weights = dict(zip(distinct, map(_of_word, distinct), strict=True))
-    numbered = [word for word, weight in weights.items() if weight == _BY_SHAPE]
-    weights.update(zip(numbered, _weights_by_shape(numbered), strict=True))
-    return weights
+    distinct = list(dict.fromkeys(words))
+    shapes = _shapes(distinct)
+    worth = dict(zip(shapes, map(_weight, shapes), strict=True))
+    # Only words with digits can have the shape of others.
+    counts = Counter([shape for shape in shapes if "0" in shape])
+    # The letters of a hash say no more than its digits: all of them share their rarity.
+    hashes = sum(count for shape, count in counts.items() if worth[shape] < 0)
+    for shape, count in counts.items():
+        weight = worth[shape]
+        worth[shape] = int(abs(weight) / sqrt(hashes if weight < 0 else count))
+    return dict(zip(distinct, map(worth.__getitem__, shapes), strict=True))
 
 
 def identifiers(weights: Mapping[str, int]) -> Iterator[str]:
@@ -109,17 +110,17 @@ def _ranked(words: Iterable[str], weights: Mapping[str, int]) -> list[str]:
     return sorted(ranks, key=ranks.__getitem__)
 
 
-class _Remembered(dict[str, Value]):
+class _Remembered(dict[str, int]):
     """What a function gives for words, none of them long: the texts of a conversation are made of
     the same words.
 
     A dictionary is looked up several times faster than `lru_cache`, which keeps an order.
     """
 
-    def __init__(self, function: Callable[[str], Value]) -> None:
+    def __init__(self, function: Callable[[str], int]) -> None:
         self._function = function
 
-    def __missing__(self, word: str) -> Value:
+    def __missing__(self, word: str) -> int:
         value = self._function(word)
         if len(word) <= _LONGEST:
             if len(self) >= _MOST_REMEMBERED:
@@ -128,33 +129,14 @@ class _Remembered(dict[str, Value]):
         return value
 
 
-def _alone(shape: str) -> tuple[int, bool]:
-    """What a word is worth if no other has its shape, and whether it is a hash."""
+def _alone(shape: str) -> int:
+    """What a word is worth if no other has its shape; negative if all of its kind share that."""
     kind = _kind(shape.strip(".:-\\"))
-    return int(_UNIT * _WORTH[kind] * (1 + len(shape) / _ALREADY_LONG)), kind == "hash"
+    weight = int(_UNIT * _WORTH[kind] * (1 + len(shape) / _ALREADY_LONG))
+    return -weight if kind == "hash" else weight
 
 
-def _weight(word: str) -> int:
-    """What a word is worth; `_BY_SHAPE` for one with a digit: others may have the same shape."""
-    return _BY_SHAPE if _DIGIT.search(word) else _alone(word)[0]
-
-
-_of_shape = _Remembered(_alone).__getitem__
-_of_word = _Remembered(_weight).__getitem__
-
-
-def _weights_by_shape(words: Sequence[str]) -> Iterator[int]:
-    """What each word with a digit is worth: the less, the more others have its shape."""
-    shapes = _shapes(words)
-    counts = Counter(shapes)
-    alone = dict(zip(counts, map(_of_shape, counts), strict=True))
-    # The letters of a hash say no more than its digits: all of them share their rarity.
-    hashes = sum(counts[shape] for shape, (_, is_hash) in alone.items() if is_hash)
-    worth = {
-        shape: int(weight / sqrt(hashes if is_hash else counts[shape]))
-        for shape, (weight, is_hash) in alone.items()
-    }
-    return map(worth.__getitem__, shapes)
+_weight = _Remembered(_alone).__getitem__
 
 
 def _shapes(words: Sequence[str]) -> list[str]:
