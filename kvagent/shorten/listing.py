@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
+from functools import cached_property
 
 from kvagent.shorten.beginning import beginning
 from kvagent.shorten.marker import marker
@@ -231,7 +232,7 @@ def _folder(folder: str, names: Sequence[str]) -> list[str]:
     return [*heading, " " + " ".join(names)] if names else heading
 
 
-@dataclass(slots=True)
+@dataclass
 class _Folder:
     """A folder with all that it stands for: `below` it, `untold` have a line but no name here."""
 
@@ -243,11 +244,11 @@ class _Folder:
     def lines(self, shown: int) -> list[str]:
         """The folder with the first `shown` of its names, and what the others are."""
         if self.below:
-            return [f"{self.path or './'} and {self.below} below ({self._counts()})"]
+            return [f"{self.path or './'} and {self.below} below ({self._counts})"]
         if shown >= len(self.names) or len(self.names) == 1:
             return _folder(self.path, self.names)
         first = [" " + " ".join(self.names[:shown])] if shown else []
-        return [f"{self.path or './'} ({self._counts()})", *first]
+        return [f"{self.path or './'} ({self._counts})", *first]
 
     def size(self, shown: int) -> int:
         return sum(len(line) + 1 for line in self.lines(shown))
@@ -257,7 +258,9 @@ class _Folder:
             return len(self.names) + self.untold
         return 0 if len(self.names) == 1 else max(0, len(self.names) - shown)
 
+    @cached_property
     def _counts(self) -> str:
+        """How many files of which ending; asked for when all its names are there."""
         return f"{len(self.names)}: {_endings(self.names)}" if self.names else "no files"
 
 

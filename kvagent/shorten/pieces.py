@@ -79,13 +79,13 @@ def pieces_of(text: str, longest: int) -> Pieces:
     if ended:
         lines.pop()
     times = _runs(lines, longest)
-    if not times and len(max(lines, key=len, default="")) <= 2 * longest:
+    long = [index for index, size in enumerate(map(len, lines)) if size > 2 * longest]
+    if not times and not long:
         return Pieces(lines, range(1, len(lines) + 2), {}, split=0, ended=ended)
     texts: list[str] = []
     numbers: list[int] = []
     folded: dict[int, int] = {}
     split = position = 0
-    long = (index for index, line in enumerate(lines) if len(line) > 2 * longest)
     for index in sorted({*times, *long}):
         texts += lines[position:index]
         numbers += range(position + 1, index + 1)

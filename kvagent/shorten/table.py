@@ -106,9 +106,8 @@ def _split(text: str, delimiter: str, *, named: bool) -> _Table | None:
         return None
     if not _is_header(header) or not (named or _is_data(rows, delimiter)):
         return None
-    same = [
-        column for column in range(width) if all(row[column] == rows[0][column] for row in rows)
-    ]
+    columns = zip(*rows, strict=True)
+    same = [at for at, column in enumerate(columns) if column.count(column[0]) == len(rows)]
     if len(same) == width:
         same = same[1:]
     constants = {header[column]: rows[0][column] for column in same}
