@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from itertools import takewhile
 from typing import Any
 
 from integrations.langchain.tests.task_server import Reply, TaskServer, reply, task_server
@@ -44,14 +43,15 @@ class Record:
 
     @property
     def cuts(self) -> list[int]:
-        """The requests that continue none before them, but share their beginning."""
-        requests = self.requests
-        return [
-            at
-            for at, request in enumerate(requests)
-            if any(_common(request, r) > _head(request) for r in requests[:at])
-            and not any(_continues(request, r) for r in requests[:at])
-        ]
+        """The requests that do not begin as the one before them in their conversation."""
+        newest: dict[tuple[bool, str], list[str]] = {}
+        found = []
+        for at, request in enumerate(self.requests):
+            before = newest.get(_conversation(request), [])
+            newest[_conversation(request)] = prompt = parts(request)
+            if prompt[: len(before)] != before:
+                found.append(at)
+        return found
 
     @property
     def told(self) -> set[int]:
@@ -69,17 +69,8 @@ class Record:
         return sum(self.server.prefilled)
 
     def holds(self) -> bool:
-        """Whether each request continues one before it, or is known not to."""
+        """Whether each request goes on from one before it, or is known not to."""
         return set(self.cuts) <= self.told
-
-    def grows(self) -> bool:
-        """Whether each request but the first continues one before it."""
-        requests = self.requests
-        return len(requests) > 1 and all(
-            any(_continues(request, r) for r in requests[:at])
-            for at, request in enumerate(requests)
-            if at
-        )
 
 
 @contextmanager
@@ -93,16 +84,8 @@ def parts(request: Mapping[str, Any]) -> list[str]:
     return [json.dumps(part) for part in (request.get("tools"), *request["messages"])]
 
 
-def _common(request: Mapping[str, Any], before: Mapping[str, Any]) -> int:
-    pairs = zip(parts(request), parts(before), strict=False)
-    return len(list(takewhile(lambda pair: pair[0] == pair[1], pairs)))
-
-
-def _continues(request: Mapping[str, Any], before: Mapping[str, Any]) -> bool:
-    length = len(parts(before))
-    return _common(request, before) == length < len(parts(request))
-
-
-def _head(request: Mapping[str, Any]) -> int:
-    """Tools and system message, which all conversations of an agent have in common."""
-    return 1 + sum(m["role"] == "system" for m in request["messages"])
+def _conversation(request: Mapping[str, Any]) -> tuple[bool, str]:
+    """By what the tests' conversations are told apart; those without tools are others' own calls."""
+    first = next(m["content"] for m in request["messages"] if m["role"] == "user")
+    text = first if isinstance(first, str) else "".join(part["text"] for part in first)
+    return bool(request.get("tools")), text

@@ -75,6 +75,7 @@ class TaskServer:
         self.prefilled: list[int] = []
         """Tokens by request that no earlier one had."""
         self.refused = 0
+        self._prompts: list[bytes] = []
         self._lock = Lock()
         self._httpd: ThreadingHTTPServer | None = None
 
@@ -109,11 +110,8 @@ class TaskServer:
                         "n_ctx": self.window,
                     }
                 }
-            earlier = [
-                json.dumps([r.get("tools"), r["messages"]], ensure_ascii=False).encode()
-                for r in self.requests
-            ]
-            cached = max((_common(prompt, e) // 4 for e in earlier), default=0)
+            cached = max((_common(prompt, earlier) // 4 for earlier in self._prompts), default=0)
+            self._prompts.append(prompt)
             self.bodies.append(body)
             self.prefilled.append(tokens - cached)
         message = self.reply(request)
