@@ -72,12 +72,9 @@ class Head:
 
 @dataclass(frozen=True, slots=True)
 class Swept:
-    """What could be cleared among the messages up to a depth, in estimated tokens."""
+    """Up to which depth it is known what could be cleared."""
 
     depth: int = 0
-    removable: int = 0
-    front: int = 0
-    """Tokens in front of the first of it."""
 
 
 @dataclass(frozen=True, slots=True)
