@@ -51,8 +51,8 @@ def _fault(messages: list[Any]) -> str:
 
 def _asks(body: Mapping[str, Any]) -> bool:
     messages = body.get("messages")
-    return isinstance(messages, list) and bool(
-        all(isinstance(message, dict) and "role" in message for message in messages[:3])
+    return isinstance(messages, list) and any(
+        isinstance(message, dict) and "role" in message for message in messages[:3]
     )
 
 
