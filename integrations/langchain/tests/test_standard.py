@@ -87,13 +87,11 @@ Make a user named Ann Söhne.<|im_end|>
 made<|im_end|>
 <|im_start|>assistant
 Ann Söhne is made."""
-LIKINGS = {
-    "44": 5,  # <
-    "2": 4,  # <|im_end|>
-    **dict.fromkeys(
-        ("18", "1002", "1270", "4817", "30137", "14069", "23597"), 5
-    ),  # " ", ." ?" ?", .", "}
-}
+CLOSING = ("18", "1002", "1270", "4817", "30137", "14069", "23597")
+"""SmolLM2's tokens with a quotation mark, such as `",`."""
+CALLING = {"44": 5, "2": 4, **dict.fromkeys(CLOSING, 3)}
+"""And for `<` and the end of a reply."""
+TERSE = dict.fromkeys(CLOSING, 20)
 
 
 @pytest.fixture(scope="module")
@@ -118,9 +116,10 @@ def calling(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 class TestIntegration(ChatModelIntegrationTests):  # type: ignore[misc]
     @pytest.fixture(autouse=True)
-    async def _connected(self, calling: str) -> AsyncIterator[None]:
+    async def _connected(self, calling: str, request: Any) -> AsyncIterator[None]:
         """Each test has an event loop of its own, and so a client of its own."""
         self.base_url = calling
+        self.likings = TERSE if "structured_output" in request.node.name else CALLING
         self.http_async_client = openai.DefaultAsyncHttpxClient()
         yield
         await self.http_async_client.aclose()
@@ -136,7 +135,7 @@ class TestIntegration(ChatModelIntegrationTests):  # type: ignore[misc]
             "base_url": self.base_url,
             "http_async_client": self.http_async_client,
             "max_tokens": 80,
-            "logit_bias": LIKINGS,
+            "logit_bias": self.likings,
             "model_kwargs": {"parallel_tool_calls": False},
         }
 
@@ -161,6 +160,13 @@ class TestIntegration(ChatModelIntegrationTests):  # type: ignore[misc]
     @pytest.mark.xfail(reason="llama.cpp takes no choice of a tool by its name.")
     def test_tool_choice(self, model: Any) -> None:
         super().test_tool_choice(model)
+
+    @pytest.mark.xfail(
+        reason="llama.cpp takes no choice of a tool by its name: the model calls it or not.",
+        strict=False,
+    )
+    def test_structured_output_pydantic_2_v1(self, model: Any) -> None:
+        super().test_structured_output_pydantic_2_v1(model)
 
     def invoke_with_cache_read_input(self, *, stream: bool = False) -> AIMessage:
         model = KVChatOpenAI(**self.chat_model_params, streaming=stream)
