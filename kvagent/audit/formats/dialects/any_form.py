@@ -72,7 +72,7 @@ def _list(value: list[Any]) -> Told:
             found.messages.append({"role": "user", "content": each})
         elif not isinstance(each, dict) or not isinstance(each.get("role"), str):
             raise Broken("has a message without a role")
-        elif isinstance(each.get("parts"), list):
+        elif parts.parts_of(each) is not None:
             found.messages.extend(parts.chat(each))
         elif each["role"] == "tool" and _is_tool(unwrapped(each.get("content"))):
             # Langfuse shows the tools of LangChain as messages behind the others.

@@ -1,7 +1,8 @@
 """What are messages made of parts in OpenAI's chat form?
 
-As OpenTelemetry's conventions for GenAI have them: ``{"role": ..., "parts": [{"type": ...}]}``. A
-result of a tool is a part there, in a message of the tool or the user.
+As OpenTelemetry's conventions for GenAI have them, ``{"role": ..., "parts": [{"type": ...}]}``, and
+Vercel's AI SDK, with the parts as content. A result of a tool is a part there, in a message of the
+tool or the user.
 """
 
 from __future__ import annotations
@@ -10,12 +11,22 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from kvagent.audit.formats.dialects.call import function, plain
-from kvagent.audit.formats.fields import first, objects, shown
+from kvagent.audit.formats.fields import first, items, objects, shown
 from kvagent.audit.formats.json_text import Broken, dumped
 
 _RESULTS = ("tool_call_response", "tool_result", "tool-result")
 _CALLS = ("tool_call", "tool-call")
 _ROLES = {"model": "assistant", "ai": "assistant", "human": "user"}
+
+
+def parts_of(message: Mapping[str, Any]) -> list[Any] | None:
+    """The parts of a message; None if it has none."""
+    if isinstance(message.get("parts"), list):
+        return items(message["parts"])
+    content = message.get("content")
+    if any(part.get("type") in ("tool-call", "tool-result") for part in objects(content)):
+        return items(content)
+    return None
 
 
 def chat(message: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
@@ -27,7 +38,7 @@ def chat(message: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     rest: list[dict[str, Any]] = []
     thoughts: list[str] = []
     calls: list[dict[str, Any]] = []
-    for part in objects(message.get("parts")):
+    for part in objects(parts_of(message)):
         kind = part.get("type")
         if kind in _RESULTS:
             answer = first(part, ("response", "result", "output", "content"))
@@ -60,6 +71,8 @@ def chat(message: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
 
 def text_of(answer: Any) -> str:
     """A tool's result as the text that it is to the model. Raises ``Broken``."""
+    if isinstance(answer, dict) and "value" in answer:
+        answer = answer["value"]
     if isinstance(answer, str):
         return answer
     return "" if answer is None else shown(answer) or dumped(answer)
