@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from langchain.agents import create_agent
+from langchain.agents.middleware import dynamic_prompt
 from langchain.agents.middleware.types import AgentMiddleware, ModelRequest, ModelResponse
 from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.messages.tool import tool_call
@@ -25,6 +26,7 @@ from openai import APIStatusError, DefaultHttpxClient
 
 from kvagent.backends import overflow_of
 from kvagent.cli.demo.agent import MAX_TOKENS, STOP, VARIED
+from kvagent.cli.demo.habits import Clock
 from kvagent.cli.demo.script import SYSTEM, Call
 from kvagent.cli.demo.server import MODEL_ALIAS
 from kvagent.cli.demo.tools import DEFINITIONS, Toolbox
@@ -88,6 +90,17 @@ class Scripted(AgentMiddleware[Any, Any, Any]):
             for index, call in enumerate(next(self._steps))
         ]
         return ModelResponse([reply.model_copy(update={"tool_calls": calls})])
+
+
+def clocked() -> AgentMiddleware[Any, Any, Any]:
+    """A dynamic system prompt with a clock, which has moved on at each model call."""
+    clock = Clock()
+
+    @dynamic_prompt
+    def prompt(_: ModelRequest[Any]) -> str:
+        return f"Current time: {clock():%Y-%m-%d %H:%M:%S}\n{SYSTEM}"
+
+    return prompt
 
 
 def tools(toolbox: Toolbox) -> list[BaseTool]:
@@ -222,13 +235,18 @@ def play(
     toolbox: Toolbox,
     turns: Sequence[Turn],
     on_turn: Callable[[int], object],
+    *,
+    clock: bool,
 ) -> Played:
-    """The turns in one thread, up to the first that the server refuses."""
+    """The turns in one thread, up to the first that the server refuses.
+
+    With a clock the system prompt says what time it is, to the second.
+    """
     agent = create_agent(
         model,
         tools(toolbox),
         system_prompt=SYSTEM,
-        middleware=[*middleware, Scripted(turns)],
+        middleware=[*([clocked()] if clock else []), *middleware, Scripted(turns)],
         checkpointer=InMemorySaver(),
     )
     thread: Any = {"configurable": {"thread_id": "1"}}

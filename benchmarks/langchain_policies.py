@@ -5,9 +5,9 @@ says something, the agent calls tools and answers, 50 model calls in all. It has
 what is computed twice is the policy's doing. Each policy has a fresh server with one slot. The
 figures are the server's own: ``prefilled`` is what it computed for all that it was asked, summaries
 included. The floor is what the agent adds (the last prompt as the state has it, less what the model
-generated), each token computed once, as in a window without end.
+generated), each token computed once, as in a window without end; a clock adds nothing to it.
 
-``long`` adds up to more than two windows: each policy must remove something, or is refused.
+``long`` adds up to more than three windows: each policy must remove something, or is refused.
 ``short`` fits, so that none has anything to do; there kvagent stands beside no middleware alone.
 LangChain's policies act at 0.8 of the window, count with the server's tokenizer, and are set so:
 
@@ -20,8 +20,9 @@ kvagent has its defaults: it asks the server for the window, and no model for su
 out below the floor, for it shortens long results before they are ever sent; ``evict=None`` forbids
 that. ``chat_openai`` is the same engine below the agent, in the HTTP client.
 
-    python benchmarks/langchain_policies.py [--tiny] [--turns N] [--threads N] [--json OUT]
+    python benchmarks/langchain_policies.py [--tiny] [--clock] [--turns N] [--threads N] [--json OUT]
 
+``--clock`` gives the agent the habit that costs most: a system prompt that says what time it is.
 ``--tiny`` takes a model of one layer with random weights and the same tokenizer: what is cached
 depends on tokens alone. But text that a model spells in its own way is tokenized in another when it
 comes back, and random text nearly always is: some tokens a reply, whatever the policy. JSON holds
@@ -50,6 +51,7 @@ from langchain_agent import Counts, Played, Tokenizer, Turn, of_the_agent, play,
 from langchain_agent import tools as tools_of
 from langchain_core.messages import AIMessage, SystemMessage, trim_messages
 from langchain_openai import ChatOpenAI
+from rich import box
 from rich.console import Console
 from rich.table import Table
 
@@ -174,11 +176,12 @@ SETTINGS = {
 class Bench:
     """Where all runs are made: one model, and files that stay as they are."""
 
-    def __init__(self, model: Path, root: Path, turns: int, threads: int) -> None:
+    def __init__(self, model: Path, root: Path, turns: int, threads: int, *, clock: bool) -> None:
         self._model = model
         self._toolbox = Toolbox(root)
         self._turns = turns
         self._threads = threads
+        self._clock = clock
 
     def report(self, name: str) -> dict[str, Any]:
         """``{"floor_tokens": N, "kvagent": {…}, …}``; the floor is that of kvagent's own run."""
@@ -208,6 +211,7 @@ class Bench:
                 self._toolbox,
                 turns,
                 lambda turn: _progress(f"{title}, turn {turn}"),
+                clock=self._clock,
             )
             prefilled = host.tokens.metric("llamacpp:prompt_tokens_total")
             floor = _floor(host.tokens, played, self._toolbox)
@@ -243,9 +247,10 @@ def shown(report: dict[str, Any], name: str) -> Table:
         title=f"{name}: a window of {report['window']:,} tokens, {report['turns']} turns, "
         f"floor {report['floor_tokens']:,}",
         title_justify="left",
+        box=box.SIMPLE_HEAD,
     )
-    table.add_column("policy")
-    for head in ("requests", "prefilled", "× floor", "breaks", "longest"):
+    table.add_column("policy", no_wrap=True)
+    for head in ("requests", "prefilled", "× floor", "breaks", "peak"):
         table.add_column(head, justify="right", no_wrap=True)
     for policy in SETTINGS[name].policies:
         one = report[policy]
@@ -272,6 +277,7 @@ def main() -> int:
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
     parser.add_argument("--tiny", action="store_true")
+    parser.add_argument("--clock", action="store_true")
     parser.add_argument("--turns", type=int, default=TURNS)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--json", type=Path)
@@ -286,7 +292,7 @@ def main() -> int:
             from tests.tiny_model import SLIM, write
 
             model = write(Path(folder) / "tiny.gguf", model, SLIM)
-        bench = Bench(model, root, options.turns, options.threads)
+        bench = Bench(model, root, options.turns, options.threads, clock=options.clock)
         reports = {name: bench.report(name) for name in SETTINGS}
     _progress("")
     console = Console(width=80)
