@@ -66,6 +66,8 @@ class Tree:
         """The newest entry of each meaning, wherever it stands."""
         self.answered: dict[bytes, Entry] = {}
         """The newest entry after which a reply of each meaning was generated."""
+        self.alone = False
+        """Whether all of it is known to be one conversation, with its branches."""
         self._slots: OrderedDict[bytes, Slots] = OrderedDict()
 
     def children(self, parent: Entry, meaning: bytes) -> tuple[Entry, ...]:
@@ -97,7 +99,8 @@ class Tree:
         return list(parent.children.values())
 
     def read_all(self) -> None:
-        """Have in memory all that the store knows: of one conversation, not of everybody's."""
+        """Have in memory all that the store knows: it is of one conversation alone."""
+        self.alone = True
         entries = [self.root]
         while entries:
             entries += (each for forms in self.followers(entries.pop()) for each in forms)

@@ -217,7 +217,7 @@ def _own_part(
     session: str | None,
 ) -> Match:
     """The part of a match that may be taken for this conversation's own."""
-    if match.tip is tree.root:
+    if match.tip is tree.root or tree.alone:
         return match
     path = match.tip.path()
     evidence = _Evidence.of(path, _following(match, messages))

@@ -146,6 +146,10 @@ def message_break(turn: Turn, match: Match, conversation: str) -> PrefixBroken |
             )
         detail = f"{cause.replace('_', ' ')} before message {fresh.index}"
         return PrefixBroken(conversation, turn.tail[0].index, cause, max(lost, 0), detail)
+    if turn.tree.alone and turn.past is turn.tree.root and turn.past.children:
+        last = _last(turn.past)
+        lost = last.tokens + _reply_tokens(turn, last) - turn.past_tokens
+        return PrefixBroken(conversation, turn.tail[0].index, "message_changed", max(lost, 0))
     return None
 
 
@@ -224,7 +228,9 @@ def _surely_same(turn: Turn, position: int, before: Entry, again: Entry | None) 
     fresh = turn.tail[position]
     if fresh.incoming.get("tool_calls") or fresh.incoming.get("tool_call_id"):
         return True
-    if turn.past is not turn.tree.root or len(text_of(fresh.incoming)) >= _UNIQUE_CHARS:
+    if turn.past is not turn.tree.root or turn.tree.alone:
+        return True
+    if len(text_of(fresh.incoming)) >= _UNIQUE_CHARS:
         return True
     if position > 0 and turn.tail[position - 1].meaning == before.meaning:
         return True

@@ -65,7 +65,9 @@ class Turn:
         if call.body is self._body and not call.headers:
             return self._request
         wanted = orjson.loads(call.body)
-        messages = view.messages(wanted["messages"], self._before, as_generated=self._as_generated)
+        messages: list[Any] = view.messages(
+            wanted["messages"], self._before, as_generated=self._as_generated
+        )
         system = None
         if self._request.system_message is not None and isinstance(messages[0], SystemMessage):
             system, *messages = messages
