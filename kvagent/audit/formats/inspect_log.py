@@ -1,8 +1,8 @@
 """Is this a log of Inspect, and which calls of a model does it have?
 
-A log is a document with samples, or one sample of it. A call is an event that holds what the model
-was sent and what came back; long texts stand apart as attachments. Answers that Inspect had kept
-from an earlier run were never asked for.
+A log is a document with samples, an archive of them (``.eval``), or one sample. A call is an event
+that holds what the model was sent and what came back; long texts stand apart as attachments.
+Answers that Inspect had kept from an earlier run were never asked for.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from kvagent.audit.formats import zipped
 from kvagent.audit.formats.contents import Contents
 from kvagent.audit.formats.dialects.call import function, plain, tool
 from kvagent.audit.formats.fields import (
@@ -22,13 +23,14 @@ from kvagent.audit.formats.fields import (
     shown,
 )
 from kvagent.audit.formats.format import Format
-from kvagent.audit.formats.json_text import Broken, dumped
+from kvagent.audit.formats.json_text import Broken, dumped, parsed
 from kvagent.audit.formats.unroll import completeness
 from kvagent.audit.transcript import Item, Place, Reported, Request, Unreadable
 
 _ATTACHED = "attachment://"
 # A message nests by few; what is deeper holds no text that a model reads.
 _DEEPEST = 12
+_PARTS = (b"_journal/", b"header.json", b"samples/", b"summaries.json")
 
 
 def _with_texts(value: Any, attachments: Mapping[str, Any], depth: int = 0) -> Any:
@@ -208,11 +210,41 @@ def _is_log(value: Any) -> bool:
     )
 
 
+def _is_archive(contents: Contents) -> bool:
+    """Whether it is a ZIP file that begins with a part that is Inspect's."""
+    head = contents.head[:200]
+    return head.startswith(zipped.MAGIC) and any(part in head for part in _PARTS)
+
+
 def _claims(contents: Contents) -> bool:
-    return any(_is_sample(value) or _is_log(value) for value in contents.values)
+    return _is_archive(contents) or any(
+        _is_sample(value) or _is_log(value) for value in contents.values
+    )
+
+
+def _archive(place: Place, raw: bytes) -> Iterator[Item]:
+    try:
+        for part, data in zipped.parts(raw):
+            if not part.startswith("samples/"):
+                continue
+            where = Place(place.file, None, part)
+            if isinstance(data, Broken):
+                yield Unreadable(where, str(data))
+                continue
+            try:
+                sample = parsed(data)
+            except Broken as error:
+                yield Unreadable(where, str(error))
+                continue
+            yield from _sample(where, mapping(sample))
+    except Broken as error:
+        yield Unreadable(place, str(error))
 
 
 def _read(contents: Contents) -> Iterator[Item]:
+    if contents.raw and _is_archive(contents):
+        yield from _archive(Place(contents.source.name), contents.raw)
+        return
     for each in contents.objects():
         if isinstance(each, Unreadable):
             yield each

@@ -1,18 +1,21 @@
 """Are these trajectories of τ-bench, and which requests did its agent send?
 
-A list of runs, each with the messages of its session; the tools are not in the file.
+A list of runs, each with the messages of its session; the tools are not in the file. In its
+successor, τ², the system prompt is not in it either, and the user has tools, too: what is said
+between these two the agent does not see.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from kvagent.audit.formats.contents import Contents
 from kvagent.audit.formats.dialects import chat
-from kvagent.audit.formats.fields import items, name
+from kvagent.audit.formats.dialects.call import function
+from kvagent.audit.formats.fields import items, name, objects
 from kvagent.audit.formats.format import Format
-from kvagent.audit.formats.json_text import Broken
+from kvagent.audit.formats.json_text import Broken, dumped
 from kvagent.audit.formats.unroll import unrolled
 from kvagent.audit.transcript import Item, Place, Unreadable
 
@@ -61,13 +64,40 @@ def _read(contents: Contents) -> Iterator[Item]:
 def _run(place: Place, run: dict[str, Any]) -> Iterator[Item]:
     key = _key(run) or ""
     where = Place(place.file, place.line, f"{place.path}.{key}")
+    ids = [name(run.get(part)) for part in ("task_id", "trial")]
+    conversation = "/".join(filter(None, ids)) or None
     try:
         messages = chat.checked(run[key])
+        counts = {}
+        if any("turn_idx" in message for message in messages):
+            told = [message for message in messages if _is_told(message)]
+            counts = {at: chat.reported(message) for at, message in enumerate(told)}
+            messages = [_chat(message) for message in told]
     except Broken as error:
         yield Unreadable(where, str(error))
         return
-    ids = [name(run.get(part)) for part in ("task_id", "trial")]
-    yield from unrolled(messages, where, conversation="/".join(filter(None, ids)) or None)
+    yield from unrolled(messages, where, conversation=conversation, reported=counts)
+
+
+def _is_told(message: Mapping[str, Any]) -> bool:
+    """Whether the agent of τ² sees a message."""
+    if message["role"] == "tool":
+        return message.get("requestor") != "user"
+    return message["role"] == "assistant" or message.get("content") is not None
+
+
+def _chat(message: Mapping[str, Any]) -> dict[str, Any]:
+    """A message of τ² in OpenAI's form. Raises ``Broken``."""
+    made: dict[str, Any] = {"role": message["role"], "content": message.get("content")}
+    if message["role"] == "tool":
+        made["tool_call_id"] = message.get("id")
+    calls = objects(message.get("tool_calls"))
+    if calls and message["role"] == "assistant":
+        made["tool_calls"] = [
+            function(call.get("name"), dumped(call.get("arguments") or {}), call.get("id"))
+            for call in calls
+        ]
+    return made
 
 
 FORMAT = Format("tau_bench", "trajectories of τ-bench", _claims, _read)

@@ -12,7 +12,14 @@ from kvagent.audit.formats import BY_NAME, FORMATS, read, recognise
 from kvagent.audit.formats.contents import Contents
 from kvagent.audit.source import LARGEST_DOCUMENT, opened
 from kvagent.audit.transcript import NoTranscript, Request, Unreadable
-from tests.audit.formats import test_claude_code, test_codex, test_langchain, test_langfuse, test_pi
+from tests.audit.formats import (
+    test_claude_code,
+    test_codex,
+    test_langchain,
+    test_langfuse,
+    test_openhands_sdk,
+    test_pi,
+)
 from tests.audit.formats.dialects import test_anthropic, test_responses
 from tests.audit.formats.files import SESSION, USER, write
 from tests.audit.formats.test_inspect_log import event, log
@@ -34,6 +41,7 @@ SAMPLES: dict[str, list[Any]] = {
     "codex": test_codex.SESSION,
     "pi": [test_pi.HEAD, *test_pi.SESSION],
     "openhands": [EVENTS],
+    "openhands_sdk": [test_openhands_sdk.EVENTS],
     "inspect": [log({"id": 1, "epoch": 1, "messages": [], "events": [event([])]})],
     "tau_bench": [[{"task_id": 1, "traj": SESSION}]],
     "swe_agent": [{"trajectory": [], "history": HISTORY}],

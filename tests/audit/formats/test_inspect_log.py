@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
+import zipfile
 from pathlib import Path
 from typing import Any
 
-from kvagent.audit.transcript import Reported
+from kvagent.audit.formats import read
+from kvagent.audit.transcript import Reported, Request, Unreadable
 from tests.audit.formats.files import (
     ANSWER,
     CALL,
@@ -116,3 +119,21 @@ def test_what_cannot_be_read(tmp_path: Path) -> None:
     found = items(tmp_path, log(sample(*broken, event(INPUT)), 7))
     assert len(unreadable(found)) == 4
     assert len(found) == 5
+
+
+def test_an_archive(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("_journal/start.json", "{}")
+        archive.writestr("samples/a_epoch_1.json", json.dumps(sample(event(INPUT))))
+        archive.writestr("samples/b_epoch_1.json", "{")
+        archive.writestr("header.json", "{}")
+    request, broken = read(path)
+    assert isinstance(request, Request)
+    assert request.messages[0] == SESSION[0]
+    assert request.place.path == "samples/a_epoch_1.json.events[1]"
+    assert isinstance(broken, Unreadable)
+    path.write_bytes(path.read_bytes()[:-30])
+    (broken,) = read(path)
+    assert isinstance(broken, Unreadable)
+    assert "no ZIP archive" in broken.why
