@@ -21,10 +21,11 @@ from langchain_core.messages import (
 )
 from langgraph.checkpoint.memory import InMemorySaver
 
-from kvagent import Edited, Event, Policy, PrefixBroken, session
+from kvagent import Edited, Engine, Event, Policy, PrefixBroken, session
 from kvagent.fingerprint import identity
 from kvagent.stores import MemoryStore
 from kvagent_langchain import wire
+from kvagent_langchain.memory import Memories
 from kvagent_langchain.middleware import KVAgentMiddleware
 from kvagent_langchain.pages import PageStore
 
@@ -201,7 +202,7 @@ def edits(working: Any) -> Iterator[tuple[str, Any, int]]:
     asked, calls = next(
         (at, message)
         for at, message in enumerate(messages)
-        if at > 8 and isinstance(message, AIMessage) and message.tool_calls
+        if at > 4 and isinstance(message, AIMessage) and message.tool_calls
     )
     other = [{**calls.tool_calls[0], "args": {"task": 9, "step": 9}}, *calls.tool_calls[1:]]
     yield "another argument", calls.model_copy(update={"tool_calls": other}), asked
@@ -225,7 +226,7 @@ def test_what_a_human_edits_is_sent_and_told(
     working = agent(
         tasks.base_url, [kind(EVICTING, on_event=events.append)], checkpointer=InMemorySaver()
     )
-    for each in range(3):
+    for each in range(2):
         working.invoke(task(each), CONFIG)
     _, edit, place = list(edits(working))[number]
     before = messages_of(tasks.bodies[-1])
@@ -233,7 +234,7 @@ def test_what_a_human_edits_is_sent_and_told(
     working.update_state(CONFIG, {"messages": edit})
     events.clear()
     working.invoke(task(5), CONFIG)
-    after = messages_of(tasks.bodies[15])
+    after = messages_of(tasks.bodies[10])
     assert after[: place + 1] == before[: place + 1]  # the system message stands in front
     assert after[place + 1] != before[place + 1]
     broken = [event for event in events if isinstance(event, PrefixBroken)]
@@ -335,6 +336,53 @@ def test_a_store_keeps_states_free_of_pages(tasks: TaskServer, tmp_path: Path, k
     tasks.bodies.clear()
     first.invoke(task(0), thread("2"))
     assert tasks.bodies == sent[:5]
+
+
+# -- the work of a turn, and the memory that it takes
+
+
+def test_pages_are_read_once_by_a_process_that_goes_on(
+    tasks: TaskServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So that the work of a turn grows with what is new."""
+    read: list[int] = []
+    begin = PageStore.__init__
+
+    def counted(store: PageStore, pages: Any = (), messages: Any = ()) -> None:
+        read.append(len(pages))
+        begin(store, pages, messages)
+
+    monkeypatch.setattr(PageStore, "__init__", counted)
+    saver = InMemorySaver()
+    for _ in range(2):
+        working = agent(tasks.base_url, [KVAgentMiddleware(POLICY)], checkpointer=saver)
+        for number in range(2):
+            working.invoke(task(number, 2), CONFIG)
+    assert read == [0, 6]
+
+
+@pytest.mark.parametrize("max_bytes", [1, 1 << 30])
+def test_only_so_many_memories_are_kept(max_bytes: int) -> None:
+    """The others are made of their pages when they are wanted."""
+    made: list[PageStore] = []
+
+    def engine(store: PageStore) -> Engine:
+        made.append(store)
+        return Engine(store=store)
+
+    memories = Memories(engine, max_bytes)
+    pages: list[list[str]] = []
+    for number in range(100):
+        memory = memories.take([], [], [])
+        assert memory.store is not None
+        memory.store.add("", b"%d" % number, b"value")
+        pages.append(memory.written([]))
+        memories.give_back(memory, [b"%d" % number])
+    for number in reversed(range(100)):
+        memory = memories.take(pages[number], [], [])
+        assert memory.store is not None
+        assert memory.store.get("", b"%d" % number) == (b"value",)
+    assert len(made) == 100 + (99 if max_bytes == 1 else 100 - 64)
 
 
 # -- many at once

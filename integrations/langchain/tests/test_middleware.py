@@ -39,6 +39,8 @@ from .task_agent import CONFIG, POLICY, agent, model, read, task
 from .task_server import TaskServer, task_server
 
 NOWHERE = "http://127.0.0.1:9/v1"
+# Two tasks are shortened and cleared in it.
+NARROW = Policy(window=1500)
 LONG = "a long result\n" * 2000
 
 
@@ -356,22 +358,22 @@ def test_calls_made_again_are_the_same(
 ) -> None:
     middleware: list[Any] = [
         *(make() for make in outside),
-        KVAgentMiddleware(POLICY),
+        KVAgentMiddleware(NARROW),
         *(make() for make in inside),
     ]
     options = {"checkpointer": InMemorySaver()} if checkpointed else {}
     working = agent(tasks.base_url, middleware, **options)
     messages: list[Any] = []
-    for number in range(4):
+    for number in range(2):
         given = task(number)["messages"]
         messages = working.invoke(
             {"messages": [*([] if checkpointed else messages), *given]}, CONFIG
         )["messages"]
     sent = tasks.bodies[::calls]
     assert all(tasks.bodies[at::calls] == sent for at in range(calls))
-    plain = agent(tasks.base_url, [KVAgentMiddleware(POLICY)], checkpointer=InMemorySaver())
+    plain = agent(tasks.base_url, [KVAgentMiddleware(NARROW)], checkpointer=InMemorySaver())
     tasks.bodies.clear()
-    for number in range(4):
+    for number in range(2):
         plain.invoke(task(number), CONFIG)
     assert sent == tasks.bodies
 
