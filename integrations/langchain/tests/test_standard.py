@@ -137,6 +137,7 @@ class TestIntegration(ChatModelIntegrationTests):  # type: ignore[misc]
             "max_tokens": 80,
             "logit_bias": self.likings,
             "model_kwargs": {"parallel_tool_calls": False},
+            "temperature": 0,
         }
 
     @property
