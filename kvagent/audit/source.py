@@ -102,7 +102,7 @@ class Source:
             parts.append(part)
             room -= len(part)
         if room <= 0:
-            raise TooLarge(f"a document of more than {LARGEST_DOCUMENT >> 20} MiB")
+            raise TooLarge(f"is a document of more than {LARGEST_DOCUMENT >> 20} MiB")
         return b"".join(parts)
 
     def _next(self) -> Line | Unreadable | None:
@@ -119,12 +119,12 @@ class Source:
                     size += len(part)
         except self.broken as error:
             self._over = True
-            return self._unreadable(f"the file breaks off here: {error}")
+            return self._unreadable(f"is where the file breaks off: {error}")
         if not size:
             self._over = True
             return None
         if not data:
-            return self._unreadable(f"a line of more than {limit >> 20} MiB")
+            return self._unreadable(f"is one line of more than {limit >> 20} MiB")
         self._number += 1
         return Line(self._number, data.removeprefix(_BOM) if self._number == 1 else data)
 

@@ -14,7 +14,7 @@ from typing import Any
 from kvagent.audit.formats import exchange
 from kvagent.audit.formats.contents import Contents
 from kvagent.audit.formats.dialects.call import Answered
-from kvagent.audit.formats.fields import items, mapping, tokens
+from kvagent.audit.formats.fields import items, mapping, string, tokens
 from kvagent.audit.formats.format import Format
 from kvagent.audit.formats.json_text import Broken, parsed_text
 from kvagent.audit.transcript import Item, Place, Unreadable
@@ -127,7 +127,7 @@ def _interactions(place: Place, cassette: Mapping[str, Any]) -> Iterator[Item]:
             mapping(interaction.get("request")),
             mapping(interaction.get("response")),
         )
-        if _NO_CALLS.search(str(request.get("uri"))[:2000]):
+        if _NO_CALLS.search((string(request.get("uri")) or "")[:2000]):
             continue
         body = _body(request)
         if isinstance(body, str):

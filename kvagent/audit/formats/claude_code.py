@@ -117,7 +117,7 @@ class Session:
         return None if parent is None else self._by_line.get(parent)
 
     def _model(self, place: Place, line: Mapping[str, Any], message: Mapping[str, Any]) -> _Node:
-        side = string(line.get("agentId")) or str(line.get("isSidechain"))
+        side = string(line.get("agentId")) or str(bool(line.get("isSidechain")))
         name = string(message.get("id"))
         node = None if name is None else self._by_message.get((name, side))
         if node is None:

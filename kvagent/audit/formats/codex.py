@@ -44,7 +44,7 @@ class _Session:
         self._options: dict[str, Any] = {}
         self._call: _Call | None = None
         self._ended = True
-        self._counted: Any = None
+        self._counted: tuple[int, ...] = ()
         self._turns: list[int] = []
 
     def add(self, place: Place, line: Mapping[str, Any]) -> Iterator[Request]:
@@ -104,8 +104,9 @@ class _Session:
             info = mapping(event.get("info"))
             usage = info.get("last_token_usage")
             # The same counts come again when only the rate limits have changed.
-            if isinstance(usage, dict) and info.get("total_token_usage") != self._counted:
-                self._counted = info.get("total_token_usage")
+            total = _total(mapping(info.get("total_token_usage")))
+            if isinstance(usage, dict) and (not any(total) or total != self._counted):
+                self._counted = total
                 yield from self._answered(_reported(usage))
                 self._ended = True
         elif kind == "user_message":
@@ -162,6 +163,11 @@ class _Session:
             complete=completeness(system=self._has_system, tools=False),
             unrolled=True,
         )
+
+
+def _total(usage: Mapping[str, Any]) -> tuple[int, ...]:
+    """The counts of the session so far."""
+    return tuple(tokens(usage.get(key)) or 0 for key in ("input_tokens", "output_tokens"))
 
 
 def _reported(usage: Mapping[str, Any]) -> Reported:

@@ -58,7 +58,7 @@ class Contents:
         try:
             raw = source.document()
         except TooLarge as error:
-            return cls(source, head, document=True, why=f"has {error}")
+            return cls(source, head, document=True, why=str(error))
         try:
             value = parsed(raw)
         except Broken as error:

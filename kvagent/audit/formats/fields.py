@@ -44,6 +44,11 @@ def string(value: Any) -> str | None:
     return value if isinstance(value, str) and value else None
 
 
+def inline(media: Any, data: Any) -> str:
+    """The URL of a picture that stands in the transcript itself."""
+    return f"data:{string(media) or ''};base64,{string(data) or ''}"
+
+
 def name(value: Any) -> str | None:
     """An id: a string that is not empty, or a whole number."""
     if isinstance(value, int) and not isinstance(value, bool):

@@ -69,7 +69,7 @@ class _Messages:
         key = message.get("id")
         if isinstance(key, str):
             known = self._made.get(key)
-            if known is not None and known[0] == message:
+            if known is not None and _same(known[0], message):
                 return known[1]
         made = _chat(_with_texts(message, self._attachments))
         if isinstance(key, str):
@@ -83,6 +83,13 @@ class _Messages:
             if isinstance(start, int):
                 stop = end if isinstance(end, int) else start + 1
                 yield from self._pool[max(start, 0) : max(stop, 0)]
+
+
+def _same(one: Any, other: Any) -> bool:
+    try:
+        return bool(one == other)
+    except RecursionError:
+        return False
 
 
 def _chat(message: Mapping[str, Any]) -> dict[str, Any]:

@@ -63,7 +63,7 @@ class _Run:
             content = [observed.get("content") or observed.get("output")]
             self._result(event, [*content, *items(event.get("extended_content"))])
         elif kind == "UserRejectObservation":
-            self._result(event, [f"Action rejected: {event.get('rejection_reason')}"])
+            self._result(event, [f"Action rejected: {string(event.get('rejection_reason')) or ''}"])
         elif kind == "AgentErrorEvent":
             self._result(event, [event.get("error")])
         elif kind == "Condensation":

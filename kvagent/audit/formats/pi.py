@@ -13,7 +13,16 @@ from typing import Any
 
 from kvagent.audit.formats.contents import Contents
 from kvagent.audit.formats.dialects.call import function, plain
-from kvagent.audit.formats.fields import apart, mapping, objects, seconds, shown, string, tokens
+from kvagent.audit.formats.fields import (
+    apart,
+    inline,
+    mapping,
+    objects,
+    seconds,
+    shown,
+    string,
+    tokens,
+)
 from kvagent.audit.formats.format import Format
 from kvagent.audit.formats.json_text import Broken, dumped
 from kvagent.audit.formats.unroll import Prefix, grown
@@ -169,10 +178,12 @@ def _said(message: Mapping[str, Any]) -> tuple[dict[str, Any], ...]:
     if role == "bashExecution":
         if message.get("excludeFromContext"):
             return ()
-        text = f"Ran `{message.get('command')}`\n```\n{message.get('output') or ''}\n```"
+        command, output = (string(message.get(key)) or "" for key in ("command", "output"))
+        text = f"Ran `{command}`\n```\n{output}\n```"
         return ({"role": "user", "content": text},)
     if role in ("branchSummary", "compactionSummary"):
-        return ({"role": "user", "content": _SUMMARY.format(message.get("summary"))},)
+        text = string(message.get("summary")) or ""
+        return ({"role": "user", "content": _SUMMARY.format(text)},)
     return ({"role": "user", "content": _content(message.get("content"))},)
 
 
@@ -183,7 +194,7 @@ def _content(content: Any) -> Any:
     parts: list[dict[str, Any]] = []
     for block in objects(content):
         if block.get("type") == "image":
-            url = f"data:{block.get('mimeType')};base64,{block.get('data')}"
+            url = inline(block.get("mimeType"), block.get("data"))
             parts.append({"type": "image_url", "image_url": {"url": url}})
         else:
             parts.append({"type": "text", "text": shown(block)})

@@ -17,7 +17,7 @@ from kvagent.audit.formats import BY_NAME, recognise
 from kvagent.audit.formats.contents import Contents
 from kvagent.audit.source import source_of
 from kvagent.audit.transcript import Hashed, Item, NoTranscript, Reported, Request, Unreadable
-from tests.audit.formats.mutants import mutant, small
+from tests.audit.formats.mutants import mutant, places, small
 from tests.audit.formats.test_fields import ANYTHING
 from tests.audit.formats.test_formats import SAMPLES
 
@@ -139,3 +139,21 @@ def test_a_value_in_the_place_of_another(name: str, data: st.DataObject) -> None
     written = b"\n".join(json.dumps(line).encode() for line in lines)
     read(written)
     read(written, name)
+
+
+def deep(depth: int) -> bytes:
+    return b'{"x": 1, "content": [' * (depth // 2) + b'"x"' + b"]}" * (depth // 2)
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_what_is_nested_as_deep_as_json_may_be(name: str) -> None:
+    """In every place of a transcript, and once more, so that equals are compared."""
+    for holder, key in places(lines := json.loads(json.dumps(SAMPLES[name]))):
+        kept = holder[key]
+        holder[key] = "@"
+        data = b"\n".join(json.dumps(line).encode() for line in lines)
+        holder[key] = kept
+        for depth in (300, 1000):
+            twice = data.replace(b'"@"', deep(depth))
+            read(twice + b"\n" + twice, name)
+            read(twice)

@@ -127,7 +127,7 @@ def test_a_file_of_one_endless_line(tmp_path: Path) -> None:
     path = tmp_path / "file"
     with path.open("wb") as file:
         file.truncate(LARGEST_DOCUMENT + 2)
-    with pytest.raises(NoTranscript, match="a line of more than 128 MiB"):
+    with pytest.raises(NoTranscript, match="a file that is one line of more than 128 MiB"):
         list(read(path))
 
 

@@ -18,7 +18,7 @@ from kvagent.audit.formats.dialects.call import (
     plain,
     tool,
 )
-from kvagent.audit.formats.fields import apart, items, mapping, objects, shown, string, told
+from kvagent.audit.formats.fields import apart, inline, items, mapping, objects, shown, string, told
 from kvagent.audit.formats.json_text import Broken, dumped
 from kvagent.audit.transcript import Reported
 
@@ -115,7 +115,7 @@ def _part(block: Mapping[str, Any]) -> dict[str, Any]:
         source = mapping(block.get("source"))
         url = source.get("url")
         if not isinstance(url, str):
-            url = f"data:{source.get('media_type')};base64,{source.get('data')}"
+            url = inline(source.get("media_type"), source.get("data"))
         return {"type": "image_url", "image_url": {"url": url}}
     return {"type": "text", "text": shown(block)}
 
