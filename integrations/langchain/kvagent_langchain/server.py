@@ -53,7 +53,7 @@ class Servers:
             address = _address(getattr(model, name, None))
             known = self._known.get(address)
             if known is not None and known.window is None:
-                del self._known[address]
+                self._known.pop(address, None)  # unless another thread was quicker
 
     def _request(self, engine: Engine, model: Any, client: Any) -> Any:
         """A chat request beside which the server is to be asked; None where it is not."""
