@@ -67,6 +67,9 @@ class Request:
     """What of the head the transcript has: without "tools", say, it does not tell them."""
     unrolled: bool = False
     """True: the transcript is a list of messages, and this is what must have been sent."""
+    departs: str | None = None
+    """Why the prompt is not the conversation's one before with more behind it, where the transcript
+    tells: "branch" (the user went back), "compaction", "clearing" (of results)."""
 
 
 @dataclass(frozen=True, slots=True)

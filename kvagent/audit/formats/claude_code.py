@@ -17,7 +17,7 @@ from kvagent.audit.formats.dialects import anthropic
 from kvagent.audit.formats.fields import items, mapping, objects, seconds, shown, string
 from kvagent.audit.formats.format import Format
 from kvagent.audit.formats.json_text import Broken
-from kvagent.audit.formats.unroll import Prefix, grown
+from kvagent.audit.formats.unroll import Prefix, Trail, grown
 from kvagent.audit.transcript import Item, Place, Reported, Request, Unreadable
 
 _SAYING = ("user", "assistant")
@@ -42,6 +42,8 @@ class _Node:
     time_s: float | None = None
     cleared: frozenset[str] = frozenset()
     """The calls whose results are cleared from here on."""
+    departs: str | None = None
+    """Why what follows does not go on from what was before, as in ``Request.departs``."""
     results: _Node | None = None
     prompt: Prefix | None = None
     """The messages up to this one."""
@@ -71,6 +73,10 @@ class Session:
             node = _Node(place, self._parent(line))
             ids = mapping(line.get("microcompactMetadata")).get("compactedToolIds")
             node.cleared = frozenset(each for each in items(ids) if isinstance(each, str))
+            if node.cleared:
+                node.departs = "clearing"
+            elif line.get("subtype") == "compact_boundary":
+                node.departs = "compaction"
             self._nodes.append(node)
         uuid = string(line.get("uuid"))
         if uuid is not None:
@@ -88,6 +94,7 @@ class Session:
             except Broken as error:
                 yield Unreadable(node.place, str(error))
                 node.call = None
+        trail = Trail()
         for node in self._nodes:
             if node.call is None:
                 continue
@@ -97,6 +104,7 @@ class Session:
                 continue
             prompt = _prompt(node.parent)
             if prompt:
+                before = trail.parts(node.conversation, prompt)
                 yield Request(
                     place=node.place,
                     messages=prompt,
@@ -108,6 +116,7 @@ class Session:
                     time_s=node.time_s,
                     complete=frozenset(),
                     unrolled=True,
+                    departs=None if before is None else _why(node.parent, before),
                 )
 
     def _parent(self, line: Mapping[str, Any]) -> _Node | None:
@@ -144,6 +153,8 @@ class Session:
                 caller = caller or self._callers.get(call)
         if caller is None:
             node = _Node(place, self._parent(line))
+            if line.get("isCompactSummary"):
+                node.departs = "compaction"
             self._nodes.append(node)
         else:
             # Results of calls made at once have a line each, and go out together.
@@ -179,6 +190,19 @@ def _prompt(node: _Node | None) -> Prefix:
             prompt = Prefix([_without_result(each, node.cleared) for each in prompt])
         prompt = node.prompt = grown(prompt, *node.said)
     return prompt
+
+
+def _why(node: _Node | None, before: Prefix) -> str:
+    """Why the prompt that ends with a node does not go on from the one before."""
+    seen: set[int] = set()
+    while node is not None and id(node) not in seen:
+        if node.prompt is not None and node.prompt.whole is before.whole:
+            break
+        if node.departs is not None:
+            return node.departs
+        seen.add(id(node))
+        node = node.parent
+    return "branch"
 
 
 def _without_result(message: Mapping[str, Any], cleared: frozenset[str]) -> Mapping[str, Any]:

@@ -46,6 +46,7 @@ class _Session:
         self._ended = True
         self._counted: tuple[int, ...] = ()
         self._turns: list[int] = []
+        self._departs: str | None = None
 
     def add(self, place: Place, line: Mapping[str, Any]) -> Iterator[Request]:
         """Take the next line. Raises ``Broken``."""
@@ -121,7 +122,7 @@ class _Session:
             yield from self.end()
             count = tokens(event.get("num_turns")) or 0
             if 0 < count <= len(self._turns):
-                self._restart(self._chat.messages[: self._turns[-count]])
+                self._restart(self._chat.messages[: self._turns[-count]], "branch")
                 del self._turns[-count:]
 
     def _compacted(self, payload: Mapping[str, Any]) -> None:
@@ -130,19 +131,20 @@ class _Session:
         head = old[:1] if self._has_system else []
         self._turns = []
         if isinstance(replacement, list):
-            self._restart(head)
+            self._restart(head, "compaction")
             for item in items(replacement):
                 self._chat.add(item)
             return
         # Codex keeps what the user said, and puts the summary behind it.
         kept = [each for each in old[len(head) :] if each["role"] in ("developer", "user")]
         summary = {"role": "user", "content": shown(payload.get("message"))}
-        self._restart([*head, *kept, summary])
+        self._restart([*head, *kept, summary], "compaction")
 
-    def _restart(self, messages: list[dict[str, Any]]) -> None:
+    def _restart(self, messages: list[dict[str, Any]], why: str) -> None:
         """Go on with other messages; the prompts before keep theirs."""
         self._chat = Chat()
         self._chat.messages.extend(messages)
+        self._departs = why
 
     def _answered(self, reported: Reported) -> Iterator[Request]:
         if self._call is not None and self._call.prompt:
@@ -151,6 +153,7 @@ class _Session:
 
     def _request(self, call: _Call, reported: Reported, error: str | None = None) -> Request:
         replies = self._chat.messages[call.at :]
+        departs, self._departs = self._departs, None
         return Request(
             place=call.place,
             messages=call.prompt,
@@ -162,6 +165,7 @@ class _Session:
             time_s=call.time_s,
             complete=completeness(system=self._has_system, tools=False),
             unrolled=True,
+            departs=departs,
         )
 
 

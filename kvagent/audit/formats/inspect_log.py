@@ -8,6 +8,7 @@ Answers that Inspect had kept from an earlier run were never asked for.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from kvagent.audit.formats import zipped
@@ -154,13 +155,17 @@ def _sample(place: Place, sample: Mapping[str, Any]) -> Iterator[Item]:
     messages = _Messages(attachments, pools.get("messages"))
     ids = [name(sample.get(key)) for key in ("id", "epoch")]
     conversation = "/".join(filter(None, ids)) or None
+    departs: str | None = None
     for at, event in enumerate(items(sample.get("events"))):
         event = mapping(event)
+        if event.get("event") == "compaction":
+            departs = "compaction"
         if event.get("event") != "model" or event.get("cache") == "read" or event.get("pending"):
             continue
         where = Place(place.file, place.line, f"{place.path}.events[{at}]")
         try:
-            yield _call(where, event, messages, attachments, conversation)
+            yield replace(_call(where, event, messages, attachments, conversation), departs=departs)
+            departs = None
         except Broken as error:
             yield Unreadable(where, str(error))
 

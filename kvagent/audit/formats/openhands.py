@@ -42,6 +42,7 @@ class _Run:
             if isinstance(usage.get("response_id"), str)
         }
         self._prompt = Prefix([])
+        self._departs: str | None = None
         self._tools: list[Any] = []
         self._has_system = False
         self._answers: set[str] = set()
@@ -83,6 +84,7 @@ class _Run:
             self._answers.add(answered)
         reply = {"role": "assistant", **{k: v for k, v in replies[0].items() if v is not None}}
         if self._prompt:
+            departs, self._departs = self._departs, None
             yield Request(
                 place=Place(self._place.file, self._place.line, self._place.path + at),
                 messages=self._prompt,
@@ -94,6 +96,7 @@ class _Run:
                 time_s=seconds(event.get("timestamp")),
                 complete=completeness(system=self._has_system, tools=bool(self._tools)),
                 unrolled=True,
+                departs=departs,
             )
         self._add(event, reply)
 
@@ -140,6 +143,7 @@ class _Run:
             at = len(kept) if offset is None else min(offset, len(kept))
             kept.insert(at, {"role": "user", "content": summary})
         self._prompt = Prefix(kept)
+        self._departs = "compaction"
 
 
 def _is_event(value: Any) -> bool:

@@ -35,6 +35,7 @@ class _Run:
     def __init__(self, conversation: str | None) -> None:
         self._conversation = conversation
         self._prompt = Prefix([])
+        self._departs: str | None = None
         self._has_system = False
         self._answer: tuple[str | None, Request] | None = None
         self._messages: dict[str, dict[str, Any]] = {}
@@ -123,8 +124,10 @@ class _Run:
             at = len(kept) if offset is None else min(offset, len(kept))
             kept.insert(at, {"role": "user", "content": summary})
         self._prompt = Prefix(kept)
+        self._departs = "compaction"
 
     def _request(self, place: Place, event: Mapping[str, Any], reply: dict[str, Any]) -> Request:
+        departs, self._departs = self._departs, None
         return Request(
             place=place,
             messages=self._prompt,
@@ -133,6 +136,7 @@ class _Run:
             time_s=seconds(event.get("timestamp")),
             complete=completeness(system=self._has_system, tools=False),
             unrolled=True,
+            departs=departs,
         )
 
 

@@ -25,7 +25,7 @@ from kvagent.audit.formats.fields import (
 )
 from kvagent.audit.formats.format import Format
 from kvagent.audit.formats.json_text import Broken, dumped
-from kvagent.audit.formats.unroll import Prefix, grown
+from kvagent.audit.formats.unroll import Prefix, Trail, grown
 from kvagent.audit.transcript import Item, Place, Reported, Request, Unreadable
 
 _FAILED = ("error", "aborted")
@@ -52,6 +52,8 @@ class _Session:
         self._by_name: dict[str, _Entry] = {}
         self._lines: list[_Entry | None] = []
         self._last: _Entry | None = None
+        self._trail = Trail()
+        self._compacted = False
 
     def add(self, place: Place, line: Mapping[str, Any]) -> Iterator[Request]:
         """Take the next entry. Raises ``Broken``."""
@@ -81,8 +83,9 @@ class _Session:
             said = ({"role": "user", "content": _SUMMARY.format(text)},) if text else ()
         elif kind == "custom_message":
             said = ({"role": "user", "content": _content(line.get("content"))},)
+        self._compacted = self._compacted or kind == "compaction"
         prompt = (
-            self._compacted(line, parent, said) if kind == "compaction" else grown(before, *said)
+            self._shortened(line, parent, said) if kind == "compaction" else grown(before, *said)
         )
         name = string(line.get("id"))
         depth = 0 if parent is None else parent.depth + 1
@@ -98,7 +101,7 @@ class _Session:
         parent = string(line["parentId"])
         return None if parent is None else self._by_name.get(parent)
 
-    def _compacted(
+    def _shortened(
         self, line: Mapping[str, Any], parent: _Entry | None, summary: tuple[dict[str, Any], ...]
     ) -> Prefix:
         """The summary, and what was kept behind it."""
@@ -132,6 +135,9 @@ class _Session:
         said = any(tokens(usage.get(key)) for key in ("input", "cacheRead", "cacheWrite"))
         failed = message.get("stopReason") in _FAILED
         error = string(message.get("errorMessage")) if failed else None
+        parted = self._trail.parts(self._conversation, prompt) is not None
+        why = "compaction" if self._compacted else "branch"
+        self._compacted = False
         return Request(
             place=place,
             messages=prompt,
@@ -143,6 +149,7 @@ class _Session:
             time_s=seconds(message.get("timestamp")) or seconds(line.get("timestamp")),
             complete=frozenset(),
             unrolled=True,
+            departs=why if parted else None,
         )
 
 

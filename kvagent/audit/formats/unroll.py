@@ -65,6 +65,21 @@ def grown(before: Prefix, *messages: Mapping[str, Any]) -> Prefix:
     return Prefix(whole)
 
 
+class Trail:
+    """The prompts that went before, by conversation: does the next one go on from there?"""
+
+    def __init__(self) -> None:
+        self._last: dict[str | None, Prefix] = {}
+
+    def parts(self, conversation: str | None, prompt: Prefix) -> Prefix | None:
+        """The prompt before, if this one is not that with more behind it."""
+        before = self._last.get(conversation)
+        self._last[conversation] = prompt
+        if before is None or (prompt.whole is before.whole and len(prompt) >= len(before)):
+            return None
+        return before
+
+
 def unrolled(
     messages: Sequence[Mapping[str, Any]],
     place: Place,

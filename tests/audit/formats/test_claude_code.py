@@ -91,6 +91,7 @@ def test_going_back_is_a_branch(tmp_path: Path) -> None:
     assert [one.messages[-1]["content"], two.messages[-1]["content"]] == ["More.", "Less."]
     assert one.messages[:-1] == two.messages[:-1]
     assert roles(two) == "uatau"
+    assert (one.departs, two.departs) == (None, "branch")
 
 
 def test_an_agent_below_has_a_conversation_of_its_own(tmp_path: Path) -> None:
@@ -115,6 +116,7 @@ def test_a_compaction_begins_anew(tmp_path: Path) -> None:
     summary = line("8", "7", "user", "So far: one file.", isCompactSummary=True)
     *_, last = requests(tmp_path, *SESSION, boundary, summary, model("9", "8", "m3", text("On.")))
     assert [message["content"] for message in last.messages] == ["So far: one file."]
+    assert last.departs == "compaction"
     assert last.conversation == "s"
 
 
@@ -131,6 +133,7 @@ def test_results_that_were_cleared_are_so_from_there_on(tmp_path: Path) -> None:
     assert before.messages[2]["content"] == "a.py"
     assert "cleared" in after.messages[2]["content"]
     assert roles(after) == "uatau"
+    assert (before.departs, after.departs) == (None, "clearing")
 
 
 def test_an_error_is_not_shown_the_model(tmp_path: Path) -> None:

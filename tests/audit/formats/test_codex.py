@@ -91,12 +91,14 @@ def test_a_compaction_replaces_what_came_before(tmp_path: Path) -> None:
     new = line("compacted", message="", replacement_history=history)
     *_, kept = requests(tmp_path, *SESSION, new, *more)
     assert [m["content"] for m in kept.messages] == ["Be brief.", "Look.", "xyz", "More."]
+    assert kept.departs == "compaction"
 
 
 def test_a_turn_that_was_taken_back_is_gone(tmp_path: Path) -> None:
     back = line("event_msg", type="thread_rolled_back", num_turns=1)
     *_, last = requests(tmp_path, *SESSION, back, said("user", "Else."), said("assistant", "On."))
     assert [m["content"] for m in last.messages] == ["Be brief.", "Ask first.", "Else."]
+    assert last.departs == "branch"
 
 
 def test_an_error_is_told(tmp_path: Path) -> None:

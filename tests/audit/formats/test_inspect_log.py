@@ -137,3 +137,9 @@ def test_an_archive(tmp_path: Path) -> None:
     (broken,) = read(path)
     assert isinstance(broken, Unreadable)
     assert "no ZIP archive" in broken.why
+
+
+def test_a_compaction_is_told(tmp_path: Path) -> None:
+    events = [event(INPUT), {"event": "compaction"}, event(INPUT[:2]), event(INPUT)]
+    found = requests(tmp_path, sample(*events))
+    assert [each.departs for each in found] == [None, "compaction", None]

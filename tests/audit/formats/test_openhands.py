@@ -96,6 +96,7 @@ def test_what_was_forgotten_is_not_sent(tmp_path: Path) -> None:
     more = event(9, action="message", args={"content": "On."})
     *_, last = requests(tmp_path, [*EVENTS, condensed, more])
     assert roles(last) == "suua"
+    assert last.departs == "compaction"
     *_, last = requests(tmp_path, [*EVENTS, summed, more])
     assert [each["content"] for each in last.messages] == [SYSTEM["content"], "One file.", "One."]
 

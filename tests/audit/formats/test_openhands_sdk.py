@@ -90,6 +90,7 @@ def test_what_was_forgotten_is_not_sent(tmp_path: Path) -> None:
     }
     *_, last = requests(tmp_path, [*EVENTS, condensed, act("8", "call_3", "r2")])
     assert [each["content"] for each in last.messages] == [SYSTEM["content"], "One file.", "One."]
+    assert last.departs == "compaction"
 
 
 def test_refusals_and_errors_are_results(tmp_path: Path) -> None:

@@ -60,6 +60,7 @@ def test_going_back_is_a_branch(tmp_path: Path) -> None:
     *_, one, two = requests(tmp_path, HEAD, *lines, other, last)
     assert [m["content"] for m in one.messages[-2:]] == ["One.", "More."]
     assert [m["content"] for m in two.messages[-2:]] == ["One.", "Less."]
+    assert (one.departs, two.departs) == (None, "branch")
 
 
 def test_a_compaction_keeps_the_end(tmp_path: Path) -> None:
@@ -70,6 +71,7 @@ def test_a_compaction_keeps_the_end(tmp_path: Path) -> None:
     *_, by_name = requests(tmp_path, HEAD, *tree(*SESSION, named, *more))
     for request in (by_index, by_name):
         assert roles(request) == "utau"
+        assert request.departs == "compaction"
         assert "One file." in request.messages[0]["content"]
         assert request.messages[1]["content"] == "a.py"
 
@@ -84,6 +86,7 @@ def test_what_came_to_nothing_is_not_sent_again(tmp_path: Path) -> None:
     assert (two.error, two.replies[0]["content"]) == ("aborted", "I wou")
     assert two.reported.prompt_tokens == 100
     assert [m["content"] for m in three.messages[-4:]] == ["One.", "1", "2", "3"]
+    assert {each.departs for each in (one, two, three)} == {None}
 
 
 def test_what_the_user_ran_is_told(tmp_path: Path) -> None:

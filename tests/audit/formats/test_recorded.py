@@ -369,6 +369,7 @@ def test_figures(shared: Path, known: Figures) -> None:
     assert sum(len(head) for _, head in heads) == known.system
     assert max(len(each.tools) for each in requests) == known.tools
     assert {each.complete for each in requests} == {known.complete}
+    assert known.format == "pi" or {each.departs for each in requests} == {None}
 
 
 def test_pi_counts_471_calls(shared: Path) -> None:
@@ -393,6 +394,8 @@ def test_pi_compacted_twice(shared: Path) -> None:
         after for before, after in pairwise(found) if before.messages[0] is not after.messages[0]
     ]
     assert len(parted) == 2
+    assert [each for each in found if each.departs] == parted
+    assert {each.departs for each in parted} == {"compaction"}
     assert all("<summary>" in text(each.messages[0]["content"]) for each in parted)
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kvagent.audit.formats.unroll import Prefix, grown, unrolled
+from kvagent.audit.formats.unroll import Prefix, Trail, grown, unrolled
 from kvagent.audit.transcript import Place, Reported
 from tests.audit.formats.files import ANSWER, CALL, RESULT, SESSION, SYSTEM, TOOL, USER
 
@@ -76,6 +76,18 @@ def test_a_prefix_is_a_sequence() -> None:
     for index in (3, -4):
         with pytest.raises(IndexError):
             prefix[index]
+
+
+def test_a_trail_tells_where_prompts_part() -> None:
+    trail = Trail()
+    first = Prefix([SYSTEM, USER])
+    assert trail.parts("a", first) is None
+    assert trail.parts("b", Prefix([USER])) is None
+    second = grown(first, CALL, RESULT)
+    assert trail.parts("a", second) is None
+    assert trail.parts("a", second) is None
+    assert trail.parts("a", first) is second
+    assert trail.parts("a", Prefix([SYSTEM])) is first
 
 
 def test_what_grows_shares_a_list_until_it_parts() -> None:
