@@ -59,7 +59,7 @@ from kvagent import Policy
 from kvagent.cli.demo.script import SYSTEM
 from kvagent.cli.demo.server import CHAT_TEMPLATE, LlamaCpp, default_model
 from kvagent.cli.demo.tools import Toolbox, find_root
-from kvagent_langchain.chat_openai import chat_openai
+from kvagent_langchain.chat_model import chat_openai
 from kvagent_langchain.middleware import KVAgentMiddleware
 
 sys.path.insert(0, str(Path(__file__).parents[1]))

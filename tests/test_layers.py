@@ -187,7 +187,7 @@ def test_neighbours_do_not_import_each_other() -> None:
 
 
 # ChatOpenAI stands on the SDK of OpenAI: what reaches through to its HTTP client uses the adapter for that.
-THROUGH_THE_SDK = frozenset({"kvagent_langchain.chat_openai", "kvagent_langchain.server"})
+THROUGH_THE_SDK = frozenset({"kvagent_langchain.chat_model", "kvagent_langchain.server"})
 
 
 @pytest.mark.parametrize("name", ["langchain", "openai"])

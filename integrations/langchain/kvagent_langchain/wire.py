@@ -71,7 +71,11 @@ def as_generated(source: BaseMessage, wire: dict[str, Any]) -> dict[str, Any]:
         return wire
     kept: dict[str, Any] = {}
     raw = source.additional_kwargs.get("tool_calls")
-    if raw and _same_calls(raw, source, wire.get("tool_calls") or ()):
+    if raw and not (source.tool_calls or source.invalid_tool_calls):
+        # Somebody took the calls out: LangChain reads them whenever it makes a message.
+        wire = {**wire, "content": wire["content"] or ""}
+        del wire["tool_calls"]
+    elif raw and _same_calls(raw, source, wire.get("tool_calls") or ()):
         kept["tool_calls"] = [_cleaned(call) for call in raw]
     for key in REASONING:
         text = source.additional_kwargs.get(key)

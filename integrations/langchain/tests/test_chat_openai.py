@@ -28,7 +28,7 @@ from pydantic import BaseModel
 from integrations.openai.tests.null_server import Answer, NullServer, Seen, completion, sse
 from kvagent import Engine, Event, Evict, Policy, Tokens, TurnFinished
 from kvagent.fingerprint import meaning
-from kvagent_langchain.chat_openai import KVChatOpenAI, chat_openai
+from kvagent_langchain.chat_model import KVChatOpenAI, chat_openai
 from kvagent_openai import engine_of
 
 Make: TypeAlias = Callable[..., KVChatOpenAI]
@@ -200,7 +200,9 @@ def test_it_is_saved_with_its_policy() -> None:
     model = chat_openai("m", base_url=url, policy=policy, namespace="mine", api_key="hidden")
     text = json.dumps(dumpd(model))
     assert "hidden" not in text
-    loaded = load(json.loads(text), valid_namespaces=["kvagent_langchain"], allowed_objects=[KVChatOpenAI])
+    loaded = load(
+        json.loads(text), valid_namespaces=["kvagent_langchain"], allowed_objects=[KVChatOpenAI]
+    )
     assert isinstance(loaded, KVChatOpenAI)
     assert (loaded.engine.policy, loaded.engine.namespace) == (policy, "mine")
     assert loaded._identifying_params == model._identifying_params

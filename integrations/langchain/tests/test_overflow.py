@@ -14,7 +14,7 @@ from langchain_core.exceptions import ContextOverflowError
 
 from integrations.openai.tests.null_server import Answer, NullServer, events, sse
 from kvagent import Policy
-from kvagent_langchain.chat_openai import KVChatOpenAI, chat_openai
+from kvagent_langchain.chat_model import KVChatOpenAI, chat_openai
 from kvagent_langchain.overflow import as_overflow
 
 WAYS = ["invoke", "ainvoke", "stream", "astream"]

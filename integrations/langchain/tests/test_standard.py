@@ -19,7 +19,7 @@ from langchain_core.messages import AIMessage
 from langchain_tests.integration_tests import ChatModelIntegrationTests
 from langchain_tests.unit_tests import ChatModelUnitTests
 
-from kvagent_langchain.chat_openai import KVChatOpenAI
+from kvagent_langchain.chat_model import KVChatOpenAI
 
 NOBODY = "http://127.0.0.1:9/v1"
 

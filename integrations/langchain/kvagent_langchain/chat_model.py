@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from os import PathLike
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import openai
 from langchain_core.language_models import LanguageModelInput
@@ -42,6 +42,8 @@ class KVChatOpenAI(ChatOpenAI):
     """What both clients send their chat requests through."""
     stream_usage: bool | None = True
     use_responses_api: bool | None = False
+    sends_as_generated: ClassVar[bool] = True
+    """Tells ``KVAgentMiddleware`` that calls and reasoning go out as they came."""
 
     @model_validator(mode="before")
     @classmethod
