@@ -24,7 +24,7 @@ from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.types import Command, interrupt
 
 from kvagent.tokens import count_tokens
-from kvagent_langchain.chat_openai import chat_openai
+from kvagent_langchain.chat_model import chat_openai
 from kvagent_langchain.middleware import KVAgentMiddleware
 
 from . import task_agent

@@ -30,7 +30,7 @@ from kvagent.backends import Server
 from kvagent.policy import Hints, Recall
 from kvagent.stages import Turn as StageTurn
 from kvagent_langchain import view, wire
-from kvagent_langchain.chat_openai import chat_openai
+from kvagent_langchain.chat_model import chat_openai
 from kvagent_langchain.middleware import KVAgentMiddleware
 from kvagent_langchain.pages import PageStore
 from kvagent_langchain.server import Servers
