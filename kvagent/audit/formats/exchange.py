@@ -128,8 +128,14 @@ def _object(value: Any) -> dict[str, Any] | None:
     return value if isinstance(value, dict) else None
 
 
-def requests_of(place: Place, record: Mapping[str, Any], *, alone: bool = False) -> Iterator[Item]:
+def requests_of(place: Place, record: Any, *, alone: bool = False) -> Iterator[Item]:
     """The requests of a record; of a session several. ``alone``: the file has no other record."""
+    listed = isinstance(record, list)
+    if listed:
+        record, alone = {"messages": record}, True
+    elif not isinstance(record, dict):
+        yield Unreadable(place, f"is {kind(record)}, not an object")
+        return
     found = body_of(record)
     if found is None:
         yield Unreadable(place, _without(record))
@@ -139,7 +145,8 @@ def requests_of(place: Place, record: Mapping[str, Any], *, alone: bool = False)
     except Broken as error:
         yield Unreadable(place, str(error))
         return
-    at = Place(place.file, place.line, place.path + found.path)
+    path = "" if listed else f"{found.path}.{found.dialect.messages}"
+    at = Place(place.file, place.line, place.path + path)
     answered = answer_of(record)
     conversation = conversation_of(record, found.body)
     last = asked.messages[-1]
@@ -156,7 +163,7 @@ def requests_of(place: Place, record: Mapping[str, Any], *, alone: bool = False)
             has_system=True,
             has_tools=bool(asked.tools) or "tools" in found.body,
             # A list of messages alone may be what was left when the session was over.
-            pending=record is found.body and len(record) > 1,
+            pending=not listed,
         )
         return
     if answered is None:
@@ -268,14 +275,8 @@ def read(contents: Contents) -> Iterator[Item]:
     for each in records(contents):
         if isinstance(each, Unreadable):
             yield each
-            continue
-        place, value = each
-        if isinstance(value, dict):
-            yield from requests_of(place, value, alone=alone)
-        elif isinstance(value, list):
-            yield from requests_of(place, {"messages": value}, alone=True)
         else:
-            yield Unreadable(place, f"is {kind(value)}, not an object")
+            yield from requests_of(*each, alone=alone)
 
 
 def first_bodies(contents: Contents) -> Iterator[Body]:

@@ -188,7 +188,7 @@ def _call(
     error = event.get("error") or output.get("error")
     role = name(event.get("role"))
     return Request(
-        place=place,
+        place=replace(place, path=f"{place.path}.input"),
         messages=sent,
         tools=[
             tool(each.get("name"), each.get("description"), each.get("parameters"))

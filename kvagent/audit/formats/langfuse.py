@@ -114,7 +114,7 @@ def _call(place: Place, call: Mapping[str, Any], session: str | None) -> Iterato
     tools = asked.tools or declared
     failed = call.get("level") == "ERROR"
     yield Request(
-        place=place,
+        place=Place(place.file, place.line, f"{place.path}.input"),
         messages=messages,
         tools=tools,
         options={

@@ -99,7 +99,7 @@ def _requests(place: Place, record: Mapping[str, Any]) -> Iterator[Item]:
     metadata = mapping(unfolded.get("metadata"))
     conversation = first(unfolded, _CONVERSATIONS) or first(metadata, _CONVERSATIONS)
     yield exchange.made(
-        place,
+        Place(place.file, place.line, f"{place.path}.messages"),
         asked.messages,
         asked.tools,
         asked.options,

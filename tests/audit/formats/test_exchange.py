@@ -94,6 +94,7 @@ def test_a_session_is_unrolled(tmp_path: Path, value: Any, indent: int | None) -
     assert (list(first.messages), list(second.messages)) == (SESSION[:2], SESSION[:4])
     assert (first.replies, second.replies) == ((CALL,), (ANSWER,))
     assert first.unrolled
+    assert first.place.path in ("", "[0]", ".messages")
     has_tools = isinstance(value, dict) and "tools" in value
     assert first.complete == ({"system", "tools"} if has_tools else {"system"})
 
@@ -111,8 +112,8 @@ def test_a_single_request_is_the_last_of_its_session(tmp_path: Path) -> None:
 
 def test_a_list_of_records_is_a_log(tmp_path: Path) -> None:
     first, second = requests(tmp_path, [{"body": BODY}, {"body": BODY}])
-    assert str(first.place).endswith("[0].body")
-    assert str(second.place).endswith("[1].body")
+    assert str(first.place).endswith(" [0].body.messages")
+    assert str(second.place).endswith(" [1].body.messages")
 
 
 @pytest.mark.parametrize(

@@ -71,7 +71,7 @@ def test_a_call(tmp_path: Path) -> None:
         assert request.reported == Reported(100, 90, 5, 7)
         assert (request.conversation, request.options) == ("a/1", {"model": "m", "temperature": 0})
         assert request.complete == {"system", "tools"}
-    assert request.place.path == ".samples[0].events[1]"
+    assert request.place.path == ".samples[0].events[1].input"
 
 
 def test_makers_that_count_the_cached_in_the_input(tmp_path: Path) -> None:
@@ -131,7 +131,7 @@ def test_an_archive(tmp_path: Path) -> None:
     request, broken = read(path)
     assert isinstance(request, Request)
     assert request.messages[0] == SESSION[0]
-    assert request.place.path == "samples/a_epoch_1.json.events[1]"
+    assert request.place.path == "samples/a_epoch_1.json.events[1].input"
     assert isinstance(broken, Unreadable)
     path.write_bytes(path.read_bytes()[:-30])
     (broken,) = read(path)

@@ -82,7 +82,7 @@ def test_a_call_in_any_form(tmp_path: Path, input: Any) -> None:
     assert [dict(reply) for reply in request.replies] == [ANSWER]
     assert request.reported == Reported(100, 64, 5)
     assert (request.conversation, request.complete) == ("t", frozenset({"system"}))
-    assert request.place.path == ".observations[1]"
+    assert request.place.path == ".observations[1].input"
 
 
 def test_an_export_has_calls_in_no_order(tmp_path: Path) -> None:

@@ -229,4 +229,4 @@ def _settled(blocks: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     return list(blocks)
 
 
-DIALECT = Dialect("anthropic", _asks, _asked, _answers, _answered, _joined)
+DIALECT = Dialect("anthropic", "messages", _asks, _asked, _answers, _answered, _joined)

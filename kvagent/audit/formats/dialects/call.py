@@ -38,6 +38,8 @@ class Dialect:
     """One API for chats."""
 
     name: str
+    messages: str
+    """The key under which a request has its messages."""
     asks: Callable[[Mapping[str, Any]], bool]
     """Whether a body is a request to it. Never raises."""
     asked: Callable[[Mapping[str, Any]], Asked]

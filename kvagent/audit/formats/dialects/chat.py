@@ -126,4 +126,4 @@ def _joined(events: Sequence[Mapping[str, Any]]) -> Mapping[str, Any] | None:
     }
 
 
-DIALECT = Dialect("openai_chat", _asks, _asked, _answers, _answered, _joined)
+DIALECT = Dialect("openai_chat", "messages", _asks, _asked, _answers, _answered, _joined)

@@ -245,4 +245,4 @@ def _joined(events: Sequence[Mapping[str, Any]]) -> Mapping[str, Any] | None:
     return last
 
 
-DIALECT = Dialect("openai_responses", _asks, _asked, _answers, _answered, _joined)
+DIALECT = Dialect("openai_responses", "input", _asks, _asked, _answers, _answered, _joined)
