@@ -27,7 +27,7 @@ from langchain.agents.middleware import (
     ToolRetryMiddleware,
     dynamic_prompt,
 )
-from langchain_core.messages import SystemMessage, ToolMessage
+from langchain_core.messages import SystemMessage, ToolMessage, messages_to_dict
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command
@@ -36,7 +36,7 @@ from integrations.langchain.tests import task_server
 from integrations.langchain.tests.record import Record, recorded
 from integrations.langchain.tests.task_agent import CONFIG, POLICY, agent, model, read, task
 from kvagent import Policy
-from kvagent_langchain import KVAgentMiddleware
+from kvagent_langchain import KVAgentMiddleware, chat_openai
 
 LARGE = POLICY.model_copy(update={"window": 200_000})
 TASKS = 4
@@ -302,6 +302,7 @@ def test_context_editing_is_what_kvagent_replaces() -> None:
                 assert record.holds()
     assert costs["kvagent"] < costs["inside"] < costs["outside"] < costs["alone"]
     assert 2 * costs["kvagent"][0] < costs["outside"][0]
+    assert 4 * costs["kvagent"][0] < costs["alone"][0]
 
 
 def test_summarization_is_what_kvagent_replaces() -> None:
@@ -319,7 +320,35 @@ def test_summarization_is_what_kvagent_replaces() -> None:
             costs[order] = record.prefilled, len(record.cuts)
     # What removes messages from the state comes before every model call, wherever it stands.
     assert costs["inside"] == costs["outside"]
-    assert 3 * costs["kvagent"][0] < costs["outside"][0] < costs["alone"][0]
+    assert 3 * costs["kvagent"][0] < costs["outside"][0]
+    assert 5 * costs["kvagent"][0] < costs["alone"][0]
+
+
+def test_what_it_remembers_is_small() -> None:
+    """Beside the messages, which are whole."""
+    with recorded() as record:
+        state = worked(record, kv(record, POLICY), tasks=6)
+        assert record.edited("clear")
+        assert record.edited("compact")
+        messages = json.dumps(messages_to_dict(state["messages"]))
+        assert is_whole(state, 6)
+        assert len(state["kvagent"]) == len(record.requests)
+        assert 4 * sum(map(len, state["kvagent"])) < len(messages)
+
+
+def test_an_engine_below_stands_aside() -> None:
+    """The middleware decides; the model's own engine lets its requests pass."""
+    below: list[Any] = []
+    with recorded() as record:
+        chat = chat_openai("task", base_url=record.base_url, on_event=below.append)
+        working = agent(chat, [kv(record, POLICY)], checkpointer=InMemorySaver())
+        for number in range(TASKS):
+            working.invoke(task(number), CONFIG)
+        assert record.edited("clear")
+        assert record.holds()
+        assert below == []
+        # Arguments go out as the model wrote them.
+        assert b'\\"task\\":0,\\"step\\":0' in record.server.bodies[1]
 
 
 # -- people, faults, other models

@@ -57,9 +57,8 @@ def reply(request: Mapping[str, Any]) -> dict[str, Any]:
     return told
 
 
-@pytest.mark.parametrize("way", ["invoke", "ainvoke", "stream"])
 @pytest.mark.parametrize("strategy", STRATEGIES)
-async def test_a_structured_answer_comes_out(strategy: str, way: str) -> None:
+async def test_a_structured_answer_comes_out(strategy: str) -> None:
     """Turn by turn, with calls before it; by a tool, one that does not fit is asked for anew."""
     with recorded(answer=reply) as record:
         working = agent(
@@ -68,7 +67,7 @@ async def test_a_structured_answer_comes_out(strategy: str, way: str) -> None:
             response_format=STRATEGIES[strategy](Outcome),
             checkpointer=InMemorySaver(),
         )
-        for number in range(3):
+        for number, way in enumerate(("invoke", "ainvoke", "stream")):
             if way == "invoke":
                 working.invoke(task(number), CONFIG)
             elif way == "ainvoke":
