@@ -50,10 +50,14 @@ def _is_observation(value: Any) -> bool:
 def _observations(value: Any) -> tuple[str, list[Any]] | None:
     """The observations of an export, and where they stand."""
     if isinstance(value, dict):
-        for path, holder in (("", value), (".trace", mapping(value.get("trace")))):
-            found = items(holder.get("observations"))
-            if found and any(map(_is_observation, found[:3])):
-                return f"{path}.observations", found
+        trace = mapping(value.get("trace"))
+        for path, found in (
+            (".observations", items(value.get("observations"))),
+            (".trace.observations", items(trace.get("observations"))),
+            (".data", items(value.get("data"))),  # a page of the API's list
+        ):
+            if any(map(_is_observation, found[:3])):
+                return path, found
         if _is_observation(value):
             return "", [value]
     if isinstance(value, list) and any(map(_is_observation, value[:3])):

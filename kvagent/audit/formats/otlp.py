@@ -131,9 +131,16 @@ def _batch(place: Place, value: Any) -> Iterator[Item]:
         (seconds(record.get("startTimeUnixNano")) or 0.0, number, path, record)
         for number, (path, record) in enumerate(_records(value, "resourceSpans", ("spans",)))
     ]
+    # Where a framework and the client below it are traced, a call has a span within a span: the
+    # inner one is told.
+    calls = [each for *_, each in spans if genai.is_call(attributes_of(each.get("attributes")))]
+    ids = {string(each.get("spanId")) for each in calls}
+    outer = {string(each.get("parentSpanId")) for each in calls} & ids - {None}
     # A span is written when it ends, so those within others come first.
     for _, _, path, record in sorted(spans, key=lambda span: span[:2]):
         own = logs.pop(string(record.get("spanId")) or "-", [])
+        if string(record.get("spanId")) in outer:
+            continue
         where = Place(place.file, place.line, place.path + path)
         yield from _span(where, record, [log for _, log in own])
     for alone in logs.values():

@@ -152,3 +152,16 @@ def test_calls_that_do_not_say_what_they_sent(tmp_path: Path) -> None:
     found = items(tmp_path, export(call({"content": "role"}), call(None), silent, call([USER])))
     assert len(unreadable(found)) == 2
     assert len(found) == 3
+
+
+def test_other_exports(tmp_path: Path) -> None:
+    calls = [call(SESSION[:2], at=1), call(SESSION[:4], at=2)]
+    exports: list[list[Any]] = [
+        [{"id": "t", "observations": calls}],
+        [{"trace": {"id": "t", "observations": calls}}],
+        [{"data": calls, "meta": {"page": 1}}],
+        [calls],
+        calls,
+    ]
+    for export in exports:
+        assert [len(each.messages) for each in requests(tmp_path, *export)] == [2, 4]

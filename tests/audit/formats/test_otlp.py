@@ -285,3 +285,10 @@ def test_calls_whose_messages_were_not_recorded(tmp_path: Path) -> None:
     (why,) = unreadable(found)
     assert "recording was off" in why
     assert len(found) == 2
+
+
+def test_a_call_that_is_traced_twice_is_told_once(tmp_path: Path) -> None:
+    outer = span({**FIELDS, "session.id": "outer"}, spanId="a")
+    inner = span({**FIELDS, "session.id": "inner"}, spanId="b", parentSpanId="a")
+    (request,) = requests(tmp_path, batch(inner, outer))
+    assert request.conversation == "inner"
