@@ -7,8 +7,9 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from integrations.langchain.tests.task_server import Reply, TaskServer, reply, task_server
 from kvagent import Edited, Event, PrefixBroken
+
+from .task_server import Reply, TaskServer, reply, task_server
 
 # Edits within what was sent; those of other stages are made on the way.
 _WITHIN = {"clear", "compact"}

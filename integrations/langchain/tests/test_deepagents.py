@@ -17,11 +17,12 @@ from langchain.agents.middleware import AgentMiddleware
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 
-from integrations.langchain.tests import task_server
-from integrations.langchain.tests.record import Record, parts, recorded
-from integrations.langchain.tests.task_agent import CONFIG, model, read, task
 from kvagent import Policy
 from kvagent_langchain import KVAgentMiddleware, chat_openai
+
+from . import task_server
+from .record import Record, parts, recorded
+from .task_agent import CONFIG, model, read, task
 
 LARGE = Policy(window=500_000)
 # deepagents' tools alone take some 3,000.

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from integrations.langchain.tests.task_server import task_server
+from .task_server import task_server
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 

@@ -32,11 +32,12 @@ from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command
 
-from integrations.langchain.tests import task_server
-from integrations.langchain.tests.record import Record, recorded
-from integrations.langchain.tests.task_agent import CONFIG, POLICY, agent, model, read, task
 from kvagent import Policy
 from kvagent_langchain import KVAgentMiddleware, chat_openai
+
+from . import task_server
+from .record import Record, recorded
+from .task_agent import CONFIG, POLICY, agent, model, read, task
 
 LARGE = POLICY.model_copy(update={"window": 200_000})
 TASKS = 4

@@ -17,10 +17,11 @@ from langchain_core.tools import BaseTool
 from langgraph.checkpoint.memory import InMemorySaver
 from pydantic import Field
 
-from integrations.langchain.tests.task_agent import CONFIG, agent, task
-from integrations.langchain.tests.task_server import TASK
 from kvagent import Edited, Event, Policy, PrefixBroken, TurnFinished
 from kvagent_langchain import KVAgentMiddleware
+
+from .task_agent import CONFIG, agent, task
+from .task_server import TASK
 
 SMALL = Policy(window=1500)
 

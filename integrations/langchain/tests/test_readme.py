@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from integrations.langchain.tests.record import recorded
+from .record import recorded
 
 README = (Path(__file__).parents[1] / "README.md").read_text()
 BLOCKS = re.findall(r"```python\n(.*?)```", README, re.DOTALL)

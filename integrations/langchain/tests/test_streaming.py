@@ -10,10 +10,11 @@ from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.config import get_stream_writer
 
-from integrations.langchain.tests import task_agent
-from integrations.langchain.tests.record import Record, recorded
-from integrations.langchain.tests.task_agent import CONFIG, POLICY, agent, task
 from kvagent_langchain import KVAgentMiddleware, chat_openai
+
+from . import task_agent
+from .record import Record, recorded
+from .task_agent import CONFIG, POLICY, agent, task
 
 MODES = ["messages", "updates", "values", "custom"]
 

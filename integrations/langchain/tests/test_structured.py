@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
@@ -12,12 +12,13 @@ from langchain_core.messages import ToolMessage
 from langgraph.checkpoint.memory import InMemorySaver
 from pydantic import BaseModel, Field
 
-from integrations.langchain.tests import task_server
-from integrations.langchain.tests.record import recorded
-from integrations.langchain.tests.task_agent import CONFIG, POLICY, agent, model, task
 from kvagent_langchain import KVAgentMiddleware
 
-STRATEGIES = {
+from . import task_server
+from .record import recorded
+from .task_agent import CONFIG, POLICY, agent, model, task
+
+STRATEGIES: dict[str, Callable[[type[BaseModel]], Any]] = {
     "auto": AutoStrategy,
     "provider": ProviderStrategy,
     "schema": lambda schema: schema,

@@ -14,10 +14,11 @@ from langchain_core.tools import BaseTool, tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import END, START, MessagesState, StateGraph
 
-from integrations.langchain.tests import task_server
-from integrations.langchain.tests.record import Record, recorded
-from integrations.langchain.tests.task_agent import CONFIG, POLICY, agent, model, read, task
 from kvagent_langchain import KVAgentMiddleware
+
+from . import task_server
+from .record import Record, recorded
+from .task_agent import CONFIG, POLICY, agent, model, read, task
 
 LARGE = POLICY.model_copy(update={"window": 100_000})
 
@@ -188,7 +189,7 @@ async def test_an_agent_handed_over_to_another() -> None:
         )
         graph.add_edge("first", END)
         graph.add_edge("second", END)
-        both = graph.compile(checkpointer=InMemorySaver())
+        both: Any = graph.compile(checkpointer=InMemorySaver())
         for number in range(6):
             await both.ainvoke(task(number, steps=2), CONFIG)
         for name in ("first", "second"):
