@@ -47,6 +47,8 @@ class _Node:
     results: _Node | None = None
     prompt: Prefix | None = None
     """The messages up to this one."""
+    since: _Node | None = None
+    """The last one up to here from which on it does not go on."""
 
 
 class Session:
@@ -95,6 +97,7 @@ class Session:
                 yield Unreadable(node.place, str(error))
                 node.call = None
         trail = Trail()
+        since: dict[str | None, _Node | None] = {}
         for node in self._nodes:
             if node.call is None:
                 continue
@@ -104,7 +107,10 @@ class Session:
                 continue
             prompt = _prompt(node.parent)
             if prompt:
-                before = trail.parts(node.conversation, prompt)
+                parted = trail.parts(node.conversation, prompt) is not None
+                last = None if node.parent is None else node.parent.since
+                new = last is not None and last is not since.get(node.conversation)
+                since[node.conversation] = last
                 yield Request(
                     place=node.place,
                     messages=prompt,
@@ -116,7 +122,7 @@ class Session:
                     time_s=node.time_s,
                     complete=frozenset(),
                     unrolled=True,
-                    departs=None if before is None else _why(node.parent, before),
+                    departs=(last.departs if last and new else "branch") if parted else None,
                 )
 
     def _parent(self, line: Mapping[str, Any]) -> _Node | None:
@@ -189,20 +195,9 @@ def _prompt(node: _Node | None) -> Prefix:
         if node.cleared:
             prompt = Prefix([_without_result(each, node.cleared) for each in prompt])
         prompt = node.prompt = grown(prompt, *node.said)
+        above = None if node.parent is None else node.parent.since
+        node.since = above if node.departs is None else node
     return prompt
-
-
-def _why(node: _Node | None, before: Prefix) -> str:
-    """Why the prompt that ends with a node does not go on from the one before."""
-    seen: set[int] = set()
-    while node is not None and id(node) not in seen:
-        if node.prompt is not None and node.prompt.whole is before.whole:
-            break
-        if node.departs is not None:
-            return node.departs
-        seen.add(id(node))
-        node = node.parent
-    return "branch"
 
 
 def _without_result(message: Mapping[str, Any], cleared: frozenset[str]) -> Mapping[str, Any]:

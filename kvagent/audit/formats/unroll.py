@@ -60,7 +60,7 @@ def grown(before: Prefix, *messages: Mapping[str, Any]) -> Prefix:
     """The messages with more behind them; the list is shared unless it went on otherwise."""
     whole = before.whole
     if not isinstance(whole, list) or len(whole) != len(before):
-        whole = list(before)
+        whole = list(whole[: len(before)])
     whole.extend(messages)
     return Prefix(whole)
 

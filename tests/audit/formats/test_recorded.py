@@ -407,6 +407,14 @@ def test_toolbench_has_a_prompt_that_did_not_only_grow(shared: Path) -> None:
     assert not all(grew)
 
 
+def test_the_head_of_codex(shared: Path) -> None:
+    """Its system prompt, and what the developer says behind it."""
+    path = shared / "data/codex_rollout_019e1625.jsonl"
+    first = next(each for each in opens(path) if isinstance(each, Request))
+    assert [each["role"] for each in first.messages] == ["system", "developer", "user", "user"]
+    assert sum(len(text(each["content"])) for each in first.messages[:2]) == 45702
+
+
 def test_every_message_of_tau_bench(shared: Path) -> None:
     found = [
         each for each in opens(shared / "data/tau_airline_12.json") if isinstance(each, Request)

@@ -1,0 +1,137 @@
+"""What of a request does it take to compare it with the next one?
+
+The bytes of each message and its meaning. Most messages of a request are those of the one before:
+they are looked up by their bytes and take no room twice.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import orjson
+
+from kvagent.audit.recent import Recent
+from kvagent.audit.transcript import Request
+from kvagent.backends import PROMPT_KEYS
+from kvagent.chat import HEAD_ROLES, calls_of, text_of
+from kvagent.fingerprint import digest, identity, meaning, meaning_of_tool
+
+# Bytes of messages that are held to be recognised; twice as much in the worst case.
+_ROOM = 24 << 20
+
+# So long a reply or result is not written twice by chance.
+_UNIQUE_CHARS = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """One message: its bytes, and what it is whatever its form."""
+
+    raw: bytes
+    name: bytes
+    """Equal for two forms of one message."""
+    role: str
+    is_own: bool
+    """Whether it is an answer or a result that two conversations hardly share by chance."""
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """A request, as far as the next one is compared with it."""
+
+    messages: Sequence[Known]
+    head: int
+    """How many leading messages are system or developer messages."""
+    tools: Sequence[bytes] = ()
+    """The bytes of each."""
+    options: Mapping[str, bytes] = field(default_factory=dict)
+    """Of the other keys, those that shape the prompt."""
+
+    @property
+    def body(self) -> Sequence[Known]:
+        """The messages behind the head."""
+        return self.messages[self.head :]
+
+    @property
+    def size(self) -> int:
+        """Bytes, about."""
+        return sum(len(message.raw) + 8 for message in self.messages) + sum(map(len, self.tools))
+
+
+class Reader:
+    """Makes snapshots; what was seen of late is recognised by its bytes."""
+
+    def __init__(self) -> None:
+        self._known: Recent[bytes, Known] = Recent(_ROOM)
+        self._tools: Recent[bytes, bytes] = Recent(_ROOM >> 2)
+        self._last_tools: tuple[Sequence[Mapping[str, Any]], Sequence[bytes]] = ((), ())
+
+    def read(self, request: Request) -> Snapshot:
+        """The snapshot of a request."""
+        messages = [self.known(message) for message in request.messages]
+        head = 0
+        while head < len(messages) and messages[head].role in HEAD_ROLES:
+            head += 1
+        options = {
+            key: raw_of(request.options[key]) for key in sorted(PROMPT_KEYS & request.options.keys())
+        }
+        return Snapshot(messages, head, self._tools_of(request.tools), options)
+
+    def known(self, message: Mapping[str, Any]) -> Known:
+        """A message by its bytes."""
+        raw = raw_of(message)
+        known = self._known.get(raw)
+        if known is None:
+            known = _read(raw, message)
+            self._known.put(raw, known, len(raw) + 200)
+        return known
+
+    def _tools_of(self, tools: Sequence[Mapping[str, Any]]) -> Sequence[bytes]:
+        if not tools:
+            return ()
+        if tools is self._last_tools[0]:
+            return self._last_tools[1]
+        raws = []
+        for tool in tools:
+            raw = raw_of(tool)
+            held = self._tools.get(raw)
+            if held is None:
+                held = raw
+                self._tools.put(raw, raw, len(raw) + 100)
+            raws.append(held)
+        if raws == self._last_tools[1]:
+            raws = list(self._last_tools[1])
+        self._last_tools = tools, raws
+        return raws
+
+
+def raw_of(value: Any) -> bytes:
+    """The bytes of a message, also of one that orjson does not write: a number too large, half a
+    surrogate pair."""
+    try:
+        return identity(value)
+    except (TypeError, orjson.JSONEncodeError):
+        return json.dumps(value, separators=(",", ":"), default=str).encode()
+
+
+def tool_name(raw: bytes) -> bytes:
+    """What a tool is, whatever the order of its keys."""
+    try:
+        return meaning_of_tool(orjson.loads(raw))
+    except (ValueError, TypeError, RecursionError):
+        return digest(raw)
+
+
+def _read(raw: bytes, message: Mapping[str, Any]) -> Known:
+    try:
+        name = meaning(message)
+    except (TypeError, ValueError, AttributeError, RecursionError):
+        name = digest(raw)
+    role = str(message.get("role"))
+    own = role in ("assistant", "tool") and (
+        bool(calls_of(message)) or len(text_of(message)) >= _UNIQUE_CHARS
+    )
+    return Known(raw, name, role, own)
