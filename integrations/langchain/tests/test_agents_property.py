@@ -94,7 +94,7 @@ class Journal:
                 isinstance(event, Edited) and event.stage in WITHIN
             ):
                 told.setdefault(at, []).append(event)
-        edited = False
+        edited = False  # then the wire has fewer messages than the agent
         # Else the place counts from the request before, and not from the one most alike.
         one_head = all(
             (each["tools"], each["messages"][0]) == (now["tools"], now["messages"][0])
@@ -102,12 +102,12 @@ class Journal:
         )
         for at, now in enumerate(self.sent):
             check_pairs(now["messages"])
+            edited = edited or any(isinstance(event, Edited) for event in told.get(at, ()))
             common = max((shared(before, now) for before in self.sent[:at]), default=0)
             left = 1 if at in self.branches else 0
             if not at or any(continues(before, now, left) for before in self.sent[:at]):
                 continue
             assert at in told, common
-            edited = edited or any(isinstance(event, Edited) for event in told[at])
             broken = [event for event in told[at] if isinstance(event, PrefixBroken)]
             if not edited and broken and one_head:
                 assert broken[0].index == common
