@@ -33,6 +33,8 @@ class Known:
     raw: bytes
     name: bytes
     """Equal for two forms of one message."""
+    gist: bytes
+    """Equal also where the ids of its calls are others."""
     role: str
     is_own: bool
     """Whether it is an answer or a result that two conversations hardly share by chance."""
@@ -76,7 +78,8 @@ class Reader:
         while head < len(messages) and messages[head].role in HEAD_ROLES:
             head += 1
         options = {
-            key: raw_of(request.options[key]) for key in sorted(PROMPT_KEYS & request.options.keys())
+            key: raw_of(request.options[key])
+            for key in sorted(PROMPT_KEYS & request.options.keys())
         }
         return Snapshot(messages, head, self._tools_of(request.tools), options)
 
@@ -127,11 +130,24 @@ def tool_name(raw: bytes) -> bytes:
 
 def _read(raw: bytes, message: Mapping[str, Any]) -> Known:
     try:
-        name = meaning(message)
+        name = gist = meaning(message)
+        bare = _without_ids(message)
+        if bare is not message:
+            gist = meaning(bare)
     except (TypeError, ValueError, AttributeError, RecursionError):
-        name = digest(raw)
+        name = gist = digest(raw)
     role = str(message.get("role"))
-    own = role in ("assistant", "tool") and (
+    own = role in ("assistant", "tool", "function") and (
         bool(calls_of(message)) or len(text_of(message)) >= _UNIQUE_CHARS
     )
-    return Known(raw, name, role, own)
+    return Known(raw, name, gist, role, own)
+
+
+def _without_ids(message: Mapping[str, Any]) -> Mapping[str, Any]:
+    if "tool_call_id" in message:
+        return {key: value for key, value in message.items() if key != "tool_call_id"}
+    calls = calls_of(message)
+    if calls:
+        bare = [{key: value for key, value in call.items() if key != "id"} for call in calls]
+        return {**message, "tool_calls": bare}
+    return message

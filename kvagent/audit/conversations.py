@@ -1,0 +1,429 @@
+"""Which requests of a log belong together, and what became of what was sent before?
+
+By content: a request continues the conversation whose messages it repeats, also where the head or a
+message in mid-history changed, for that is the fault to be found. By the transcript's ids where it
+has them. Of each line of requests only the last one is held, and of very many lines those of late.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import orjson
+
+from kvagent.audit.recent import Recent
+from kvagent.audit.sent import Known, Reader, Snapshot
+from kvagent.audit.transcript import Request
+from kvagent.chat import calls_of, text_of
+
+Kind = Literal["first", "grown", "again", "branched", "changed", "compacted"]
+"""What a request is beside the one before it in its branch.
+
+``first``: it begins a conversation. ``grown``: everything that was sent stands in front of what is
+new. ``again``: nothing is new, a retry. ``branched``: it goes back and continues otherwise; what
+was sent before in another branch is not sent again behind that place. ``changed``: something in
+front of what is sent again differs: an edit, a removal, an insertion. ``compacted``: the history
+was replaced by a summary. A head that differs is none of these; see ``Placed.head_changed``.
+"""
+
+# Bytes of the last requests that are held, and how many places in conversations.
+_ROOM = 32 << 20
+_PLACES = 200_000
+
+# A text of a call's arguments that is the task of another agent, and a summary, are this long.
+_TASK_CHARS = 30
+_SUMMARY_CHARS = 200
+_SUMMARY = re.compile(
+    r"summar|compact|condens|continued from|so far|earlier (?:conversation|messages|context)|"
+    r"previous (?:conversation|messages|context)",
+    re.IGNORECASE,
+)
+_IDENTIFIER = re.compile(r"[\w./:-]*[\d_./:-][\w./:-]{4,}")
+_SHARED_IDENTIFIERS = 3
+_LOOK_BACK = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """A request and its place."""
+
+    request: Request
+    snapshot: Snapshot
+    conversation: int
+    """From 0, in the order in which conversations begin."""
+    branch: int
+    """From 0 within the whole transcript; a conversation begins with a branch of its own."""
+    number: int
+    """Which request of the conversation it is, from 1."""
+    kind: Kind
+    before: Snapshot | None
+    """What was sent before in this branch, or where it left: None for the first request, or where
+    that was so long ago that it is not held."""
+    common: int
+    """Messages, from the front, whose bytes are those of ``before``."""
+    parent: int | None = None
+    """The conversation in which a call asked for this one, or whose history is replaced in it."""
+
+    @property
+    def head_changed(self) -> bool:
+        """Whether system messages, tools or options are not those that were sent before."""
+        old, new = self.before, self.snapshot
+        if old is None:
+            return False
+        return (
+            old.head != new.head
+            or self.common < new.head
+            or old.tools != new.tools
+            or old.options != new.options
+        )
+
+
+@dataclass(slots=True)
+class _Conversation:
+    number: int
+    session: str | None
+    requests: int = 0
+
+
+@dataclass(slots=True)
+class _Branch:
+    number: int
+    conversation: _Conversation
+    last: Snapshot
+    replies: Sequence[bytes] = ()
+    """The names of what came back."""
+
+
+class Conversations:
+    """Places one request after the other, in the order in which they were sent."""
+
+    def __init__(self) -> None:
+        self._reader = Reader()
+        self._branches: Recent[int, _Branch] = Recent(_ROOM)
+        # The chained names of a branch's messages, and of a reply behind them: the branch.
+        self._places: Recent[int, tuple[int, _Conversation]] = Recent(_PLACES)
+        # Replies and results: the branch that was sent them last.
+        self._owners: Recent[bytes, int] = Recent(_PLACES)
+        # Long texts in the arguments of calls: the conversation.
+        self._asked: Recent[int, int] = Recent(_PLACES >> 2)
+        self._sessions: Recent[str, _Conversation] = Recent(_PLACES >> 2)
+        self._next_conversation = 0
+        self._next_branch = 0
+
+    @property
+    def count(self) -> int:
+        """How many conversations there are by now."""
+        return self._next_conversation
+
+    def place(self, request: Request) -> Placed:
+        """The place of the next request."""
+        new = self._reader.read(request)
+        body = new.body or new.messages
+        chain = _chain(request.conversation, body)
+        replies = [self._reader.known(reply) for reply in request.replies]
+        placed = self._continued(request, new, chain, replies)
+        if placed is None:
+            placed = self._begun(request, new)
+        branch, kind, before, parent = placed
+        common = 0 if before is None else _common(before.messages, new.messages)
+        fresh = new.messages[common:]
+        branch.last, branch.replies = new, [reply.name for reply in replies]
+        branch.conversation.requests += 1
+        self._remember(branch, request, chain, fresh, replies)
+        return Placed(
+            request,
+            new,
+            branch.conversation.number,
+            branch.number,
+            branch.conversation.requests,
+            kind,
+            before,
+            common,
+            parent,
+        )
+
+    def _continued(
+        self, request: Request, new: Snapshot, chain: Sequence[int], replies: Sequence[Known]
+    ) -> tuple[_Branch, Kind, Snapshot | None, int | None] | None:
+        """The branch that the request continues, or one that leaves it."""
+        body = new.body or new.messages
+        depth, branch, conversation = self._deepest(request, body, chain)
+        if branch is not None and conversation is not None:
+            old = branch.last.body or branch.last.messages
+            if _begins(body, old):
+                if len(body) > len(old):
+                    return branch, "grown", branch.last, None
+                if not _answers_differ(branch, body, replies):
+                    return branch, "again", branch.last, None
+                return None
+        elif conversation is not None and _is_told(body[:depth]):
+            # What was sent last in it is not held any more.
+            return self._new_branch(conversation, new), "grown", None, None
+        owner = self._owner(request, body)
+        for candidate in (owner, branch):
+            if candidate is None:
+                continue
+            kind = _change(candidate.last, new)
+            if kind is not None:
+                return candidate, kind, candidate.last, None
+        if branch is not None and _is_told(body[:depth]):
+            other = self._new_branch(branch.conversation, new)
+            return other, "branched", branch.last, None
+        if owner is not None and request.conversation is not None:
+            other = self._new_branch(owner.conversation, new)
+            return other, "branched", owner.last, None
+        return self._compacted(request, new)
+
+    def _deepest(
+        self, request: Request, body: Sequence[Known], chain: Sequence[int]
+    ) -> tuple[int, _Branch | None, _Conversation | None]:
+        """How many messages of the body are known in their places, and where."""
+        found = self._look(chain, 0)
+        if found is None and request.conversation is not None:
+            if self._sessions.get(request.conversation) is None:
+                # An id that each run or request has of its own says nothing.
+                found = self._look(_chain(None, body), _first_answer(body) + 1)
+        if found is None:
+            return 0, None, None
+        depth, (number, conversation) = found
+        return depth, self._branches.get(number), conversation
+
+    def _look(
+        self, chain: Sequence[int], least: int
+    ) -> tuple[int, tuple[int, _Conversation]] | None:
+        for depth in range(len(chain), max(least, 1) - 1, -1):
+            found = self._places.get(chain[depth - 1])
+            if found is not None:
+                return depth, found
+        return None
+
+    def _owner(self, request: Request, body: Sequence[Known]) -> _Branch | None:
+        """The branch that was sent most of the answers and results in the body, or gave them."""
+        own = [message.gist for message in body if message.is_own]
+        votes = Counter(owner for name in own if (owner := self._owners.get(name)) is not None)
+        for number, count in votes.most_common():
+            branch = self._branches.get(number)
+            if branch is None:
+                continue
+            same = branch.conversation.session == request.conversation
+            if same and (count * 2 >= len(own) or request.conversation is not None):
+                return branch
+        return None
+
+    def _compacted(
+        self, request: Request, new: Snapshot
+    ) -> tuple[_Branch, Kind, Snapshot | None, int | None] | None:
+        """The branch whose history a summary in the body stands for."""
+        body = new.body
+        text = next((text for message in body[:3] if _SUMMARY.search(text := _text(message))), "")
+        if len(text) < _SUMMARY_CHARS:
+            return None
+        told = set(_IDENTIFIER.findall(text))
+        if len(told) < _SHARED_IDENTIFIERS:
+            return None
+        for branch in self._branches.values()[: -_LOOK_BACK - 1 : -1]:
+            old = branch.last
+            if branch.conversation.session != request.conversation or not _same_agent(old, new):
+                continue
+            if len(old.body) <= len(body):
+                continue
+            sent = "\n".join(message.raw.decode(errors="replace") for message in old.body)
+            if sum(identifier in sent for identifier in told) >= max(
+                _SHARED_IDENTIFIERS, len(told) // 2
+            ):
+                return branch, "compacted", branch.last, None
+        return None
+
+    def _begun(
+        self, request: Request, new: Snapshot
+    ) -> tuple[_Branch, Kind, Snapshot | None, int | None]:
+        conversation = _Conversation(self._next_conversation, request.conversation)
+        self._next_conversation += 1
+        if request.conversation is not None:
+            self._sessions.put(request.conversation, conversation)
+        parent = None
+        user = next((message for message in new.body if message.role == "user"), None)
+        if user is not None:
+            parent = self._asked.get(hash(_text(user).strip()))
+        return self._new_branch(conversation, new), "first", None, parent
+
+    def _new_branch(self, conversation: _Conversation, new: Snapshot) -> _Branch:
+        branch = _Branch(self._next_branch, conversation, new)
+        self._next_branch += 1
+        return branch
+
+    def _remember(
+        self,
+        branch: _Branch,
+        request: Request,
+        chain: Sequence[int],
+        fresh: Sequence[Known],
+        replies: Sequence[Known],
+    ) -> None:
+        self._branches.put(branch.number, branch, branch.last.size)
+        place = branch.number, branch.conversation
+        chains = [chain]
+        if request.conversation is not None:
+            chains.append(_chain(None, branch.last.body or branch.last.messages))
+        for links in chains:
+            # What is behind the last place that this branch already has.
+            for link in reversed(links):
+                if self._places.get(link) == place:
+                    break
+                self._places.put(link, place)
+            for reply in replies:
+                if links:
+                    self._places.put(hash((links[-1], reply.name)), place)
+        for message in (*fresh, *replies):
+            if message.is_own:
+                self._owners.put(message.gist, branch.number)
+                if message.role == "assistant":
+                    for text in _asked_texts(message.raw):
+                        self._asked.put(hash(text.strip()), branch.conversation.number)
+
+
+def _chain(session: str | None, body: Sequence[Known]) -> list[int]:
+    """For each message of the body, what stands for it and all before it."""
+    link = hash(session)
+    links = []
+    for message in body:
+        link = hash((link, message.name))
+        links.append(link)
+    return links
+
+
+def _common(old: Sequence[Known], new: Sequence[Known]) -> int:
+    common = 0
+    for one, other in zip(old, new, strict=False):
+        if one is not other and one.raw != other.raw:
+            break
+        common += 1
+    return common
+
+
+def _change(old: Snapshot, new: Snapshot) -> Kind | None:
+    """What became of the history, if something of it is sent again behind the first difference."""
+    before, after = old.body or old.messages, new.body or new.messages
+    at = 0
+    for one, other in zip(before, after, strict=False):
+        if one.name != other.name:
+            break
+        at += 1
+    rest, tail = before[at:], after[at:]
+    if not rest:
+        return "grown" if tail else "again"
+    if not tail:
+        return None
+    kept = {message.gist for message in rest if message.is_own or len(message.raw) > 100}
+    again = sum(message.gist in kept for message in tail)
+    if _is_summary(tail, rest, again):
+        return "compacted"
+    if again or _is_same_message(rest[0], tail[0]):
+        return "changed"
+    return None
+
+
+def _is_summary(tail: Sequence[Known], rest: Sequence[Known], again: int) -> bool:
+    """Whether the first messages of the tail stand for more than they are."""
+    if len(tail) >= len(rest) or sum(len(m.raw) for m in tail) >= sum(len(m.raw) for m in rest):
+        return False
+    return any(
+        len(text := _text(message)) >= _SUMMARY_CHARS and _SUMMARY.search(text) is not None
+        for message in tail[: len(tail) - again][:2]
+        if message.role != "tool"
+    )
+
+
+def _is_same_message(old: Known, new: Known) -> bool:
+    """Whether it is one message with something in it changed."""
+    if old.role != new.role:
+        return False
+    if old.role == "tool":
+        ids = (_loaded(message.raw).get("tool_call_id") for message in (old, new))
+        one_id, other_id = ids
+        return bool(one_id) and one_id == other_id
+    one, other = _text(old), _text(new)
+    shorter = min(len(one), len(other))
+    if shorter < 40:
+        return False
+    return _alike(one, other) + _alike(one[::-1], other[::-1]) >= 0.6 * max(len(one), len(other))
+
+
+def _alike(one: str, other: str) -> int:
+    """How many characters are the same from the beginning."""
+    end, start = min(len(one), len(other)), 0
+    while start < end:
+        middle = (start + end + 1) // 2
+        if one[start:middle] == other[start:middle]:
+            start = middle
+        else:
+            end = middle - 1
+    return start
+
+
+def _answers_differ(branch: _Branch, body: Sequence[Known], replies: Sequence[Known]) -> bool:
+    """Whether a request with nothing but a question is another one that asks the same."""
+    if _is_told(body) or not branch.replies or not replies:
+        return False
+    return not {reply.name for reply in replies} & set(branch.replies)
+
+
+def _is_told(body: Sequence[Known]) -> bool:
+    """Whether a model has answered in it: a question alone may be asked in many conversations."""
+    return any(message.role == "assistant" for message in body)
+
+
+def _first_answer(body: Sequence[Known]) -> int:
+    roles = [message.role for message in body]
+    return roles.index("assistant") if "assistant" in roles else len(body)
+
+
+def _begins(body: Sequence[Known], old: Sequence[Known]) -> bool:
+    """Whether the body begins with all that was sent before."""
+    if len(body) < len(old):
+        return False
+    return all(one is new or one.name == new.name for one, new in zip(old, body, strict=False))
+
+
+def _same_agent(old: Snapshot, new: Snapshot) -> bool:
+    one, other = old.messages[: old.head], new.messages[: new.head]
+    return old.tools == new.tools and [m.name for m in one] == [m.name for m in other]
+
+
+def _loaded(raw: bytes) -> Mapping[str, Any]:
+    try:
+        value = orjson.loads(raw)
+    except ValueError:
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def _text(message: Known) -> str:
+    return text_of(_loaded(message.raw))
+
+
+def _asked_texts(raw: bytes) -> list[str]:
+    """The long texts in the arguments of a message's calls."""
+    if b'"tool_calls"' not in raw:
+        return []
+    texts = []
+    for call in calls_of(_loaded(raw)):
+        function = call.get("function")
+        arguments = function.get("arguments") if isinstance(function, dict) else None
+        if not isinstance(arguments, str) or len(arguments) < _TASK_CHARS:
+            continue
+        try:
+            values = orjson.loads(arguments)
+        except ValueError:
+            continue
+        if isinstance(values, dict):
+            texts += [
+                value
+                for value in values.values()
+                if isinstance(value, str) and len(value) >= _TASK_CHARS
+            ]
+    return texts
