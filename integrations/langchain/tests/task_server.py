@@ -97,14 +97,14 @@ class TaskServer:
         with self._lock:
             if self.window is not None and tokens > self.window:
                 self.refused += 1
-                message = (
+                told = (
                     f"the request exceeds the available context size. n_prompt_tokens={tokens}"
                     f", n_ctx={self.window}"
                 )
                 return 400, {
                     "error": {
                         "code": 400,
-                        "message": message,
+                        "message": told,
                         "type": "exceed_context_size_error",
                         "n_prompt_tokens": tokens,
                         "n_ctx": self.window,

@@ -216,6 +216,17 @@ def test_large_results_become_files_before_they_are_sent() -> None:
         assert record.prefilled <= 1.02 * tokens(record.requests[-1])
 
 
+def test_a_prompt_that_is_refused_is_made_smaller_by_kvagent() -> None:
+    """It learns the window from the refusal; deepagents' summarization, which would come next, is
+    not needed."""
+    with recorded(window=7_000, answer=Steps()) as record:
+        state = worked(record, kv(record, Policy()), tasks=8)
+        assert is_whole(state, 8)
+        assert 1 <= record.server.refused <= 2
+        assert all(request.get("tools") for request in record.requests)
+        assert record.holds()
+
+
 # -- sub-agents
 
 ORDERS = re.compile(r"order (\d+)")
