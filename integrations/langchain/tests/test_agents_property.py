@@ -270,7 +270,8 @@ def test_the_prefix_of_any_agent_holds_or_an_event_says_where_it_breaks(
     for number, count in enumerate(steps):
         if number in edits and history:
             journal.branches.add(len(model.sent))
-            working.update_state(CONFIG, {"messages": edited(history, chance)})
+            changes = {"messages": edited(history, chance)}
+            working.update_state(CONFIG, changes, as_node="__start__")
             history = working.get_state(CONFIG).values["messages"]
         result = working.invoke(task(number, count), CONFIG)["messages"]
         assert result[: len(history)] == history  # nothing that was said is changed or gone
