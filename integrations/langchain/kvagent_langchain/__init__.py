@@ -42,4 +42,4 @@ def __getattr__(name: str) -> object:
         raise ImportError(
             f"kvagent_langchain.{name} needs ChatOpenAI: pip install 'kvagent-langchain[openai]'"
         ) from error
-    return vars(module)[name]  # type: ignore[no-any-return]
+    return vars(module)[name]

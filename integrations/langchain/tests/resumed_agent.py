@@ -76,7 +76,7 @@ class Breaker(AgentMiddleware[Any, Any, Any]):
         return response
 
 
-class FileSaver(SqliteSaver):
+class FileSaver(SqliteSaver):  # type: ignore[misc]  # not installed where types are checked
     """For coroutines, too: LangGraph's own for them does not run with every aiosqlite."""
 
     async def aget_tuple(self, *arguments: Any) -> Any:

@@ -10,6 +10,7 @@ from langchain.agents.middleware import AgentMiddleware
 from langchain_core.language_models import BaseChatModel
 from langchain_core.tools import tool
 from langchain_openai import ChatOpenAI
+from pydantic import SecretStr
 
 from kvagent import Policy
 
@@ -33,7 +34,8 @@ def task(number: int, steps: int = 5) -> dict[str, Any]:
 
 def model(base_url: str, **options: Any) -> ChatOpenAI:
     """A model that answers as a ``TaskServer`` does."""
-    return ChatOpenAI(model="task", base_url=base_url, api_key="x", max_retries=0, **options)
+    key = SecretStr("x")
+    return ChatOpenAI(model="task", base_url=base_url, api_key=key, max_retries=0, **options)
 
 
 def agent(
