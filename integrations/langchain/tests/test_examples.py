@@ -52,6 +52,16 @@ def test_langchain_agent(llamacpp: str) -> None:
     assert "10 messages" in printed
 
 
+def test_langchain_meter(llamacpp: str) -> None:
+    """A clock in front keeps nearly everything out of the cache, and is told as what it is."""
+    printed = run("langchain_meter", llamacpp)
+    rates = re.search(r"hit rate (\d+)% with a clock in front, (\d+)% without", printed)
+    assert rates is not None
+    with_clock, without = map(int, rates.groups())
+    assert with_clock + 20 < without
+    assert "volatile_text" in printed
+
+
 def reply(request: Mapping[str, Any]) -> dict[str, Any]:
     """A model that has each step that is named read by a sub-agent, and says so."""
     messages = request["messages"]
@@ -82,3 +92,8 @@ def test_langchain_deepagent() -> None:
     assert len(set(re.findall(r"(c[0-9a-f]{12}) turn", printed))) == 5
     assert "prefix broken" not in printed
     assert printed.endswith("> None of them.\n")
+
+
+def test_every_example_for_langchain_is_run() -> None:
+    named = set(re.findall(r"run\(\"(\w+)\"", Path(__file__).read_text()))
+    assert {path.stem for path in EXAMPLES.glob("langchain_*.py")} == named
