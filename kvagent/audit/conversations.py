@@ -15,6 +15,7 @@ from typing import Any, Literal
 
 import orjson
 
+from kvagent.audit.difference import alike
 from kvagent.audit.recent import Recent
 from kvagent.audit.sent import Known, Reader, Snapshot
 from kvagent.audit.transcript import Request
@@ -63,6 +64,8 @@ class Placed:
     before: Snapshot | None
     """What was sent before in this branch, or where it left: None for the first request, or where
     that was so long ago that it is not held."""
+    left: int | None
+    """The branch of ``before``: its own, or the one that it left."""
     common: int
     """Messages, from the front, whose bytes are those of ``before``."""
     parent: int | None = None
@@ -98,6 +101,11 @@ class _Branch:
     """The names of what came back."""
 
 
+_Found = tuple[_Branch, Kind, _Branch | None, int | None]
+# The branch that a request is put into, what it is there, the branch with what was sent before, and
+# the conversation that asked for it.
+
+
 class Conversations:
     """Places one request after the other, in the order in which they were sent."""
 
@@ -128,7 +136,8 @@ class Conversations:
         placed = self._continued(request, new, chain, replies)
         if placed is None:
             placed = self._begun(request, new)
-        branch, kind, before, parent = placed
+        branch, kind, origin, parent = placed
+        before, left = (None, None) if origin is None else (origin.last, origin.number)
         common = 0 if before is None else _common(before.messages, new.messages)
         fresh = new.messages[common:]
         branch.last, branch.replies = new, [reply.name for reply in replies]
@@ -142,13 +151,14 @@ class Conversations:
             branch.conversation.requests,
             kind,
             before,
+            left,
             common,
             parent,
         )
 
     def _continued(
         self, request: Request, new: Snapshot, chain: Sequence[int], replies: Sequence[Known]
-    ) -> tuple[_Branch, Kind, Snapshot | None, int | None] | None:
+    ) -> _Found | None:
         """The branch that the request continues, or one that leaves it."""
         body = new.body or new.messages
         depth, branch, conversation = self._deepest(request, body, chain)
@@ -156,9 +166,9 @@ class Conversations:
             old = branch.last.body or branch.last.messages
             if _begins(body, old):
                 if len(body) > len(old):
-                    return branch, "grown", branch.last, None
+                    return branch, "grown", branch, None
                 if not _answers_differ(branch, body, replies):
-                    return branch, "again", branch.last, None
+                    return branch, "again", branch, None
                 return None
         elif conversation is not None and _is_told(body[:depth]):
             # What was sent last in it is not held any more.
@@ -169,13 +179,13 @@ class Conversations:
                 continue
             kind = _change(candidate.last, new)
             if kind is not None:
-                return candidate, kind, candidate.last, None
+                return candidate, kind, candidate, None
         if branch is not None and _is_told(body[:depth]):
             other = self._new_branch(branch.conversation, new)
-            return other, "branched", branch.last, None
+            return other, "branched", branch, None
         if owner is not None and request.conversation is not None:
             other = self._new_branch(owner.conversation, new)
-            return other, "branched", owner.last, None
+            return other, "branched", owner, None
         return self._compacted(request, new)
 
     def _deepest(
@@ -214,9 +224,7 @@ class Conversations:
                 return branch
         return None
 
-    def _compacted(
-        self, request: Request, new: Snapshot
-    ) -> tuple[_Branch, Kind, Snapshot | None, int | None] | None:
+    def _compacted(self, request: Request, new: Snapshot) -> _Found | None:
         """The branch whose history a summary in the body stands for."""
         body = new.body
         text = next((text for message in body[:3] if _SUMMARY.search(text := _text(message))), "")
@@ -235,12 +243,10 @@ class Conversations:
             if sum(identifier in sent for identifier in told) >= max(
                 _SHARED_IDENTIFIERS, len(told) // 2
             ):
-                return branch, "compacted", branch.last, None
+                return branch, "compacted", branch, None
         return None
 
-    def _begun(
-        self, request: Request, new: Snapshot
-    ) -> tuple[_Branch, Kind, Snapshot | None, int | None]:
+    def _begun(self, request: Request, new: Snapshot) -> _Found:
         conversation = _Conversation(self._next_conversation, request.conversation)
         self._next_conversation += 1
         if request.conversation is not None:
@@ -350,19 +356,7 @@ def _is_same_message(old: Known, new: Known) -> bool:
     shorter = min(len(one), len(other))
     if shorter < 40:
         return False
-    return _alike(one, other) + _alike(one[::-1], other[::-1]) >= 0.6 * max(len(one), len(other))
-
-
-def _alike(one: str, other: str) -> int:
-    """How many characters are the same from the beginning."""
-    end, start = min(len(one), len(other)), 0
-    while start < end:
-        middle = (start + end + 1) // 2
-        if one[start:middle] == other[start:middle]:
-            start = middle
-        else:
-            end = middle - 1
-    return start
+    return alike(one, other) + alike(one[::-1], other[::-1]) >= 0.6 * max(len(one), len(other))
 
 
 def _answers_differ(branch: _Branch, body: Sequence[Known], replies: Sequence[Known]) -> bool:

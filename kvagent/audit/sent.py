@@ -112,12 +112,18 @@ class Reader:
 
 
 def raw_of(value: Any) -> bytes:
-    """The bytes of a message, also of one that orjson does not write: a number too large, half a
-    surrogate pair."""
+    """The bytes of a message, also of one that orjson does not write.
+
+    That is one with a number too large, with half a surrogate pair, or nested very deep.
+    """
     try:
         return identity(value)
     except (TypeError, orjson.JSONEncodeError):
+        pass
+    try:
         return json.dumps(value, separators=(",", ":"), default=str).encode()
+    except (RecursionError, ValueError):
+        return b'"nested too deep"'
 
 
 def tool_name(raw: bytes) -> bytes:
