@@ -7,17 +7,21 @@ request of each branch has left.
 
 from __future__ import annotations
 
-from array import array
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import repeat
 from typing import Any, Literal
 
 from kvagent.audit.prompts import Ids
 from kvagent.audit.recent import Recent
 from kvagent.audit.transcript import Hashed
+from kvagent.backends import Server, Wish, hint_fields
 from kvagent.backends.simulation import Settings, Simulation, simulation
-from kvagent.backends.values import Condition, Server
+from kvagent.backends.values import Condition
 from kvagent.prefixcache import BlockCache, Hit
+from kvagent.prefixcache.computed import Computed, hash_pair
+from kvagent.prefixcache.hit import Loss
+from kvagent.prefixcache.seen import common_prefix
 
 # Tokens that were computed until the simulator starts anew, and of how many what was sent last is
 # held for that.
@@ -50,31 +54,99 @@ class Target:
         return cache
 
 
+@dataclass(frozen=True, slots=True)
+class _Sent:
+    """The last prompt of a branch."""
+
+    ids: Ids[int]
+    options: Mapping[str, Any]
+    hashes: Sequence[int] = ()
+    """Of its full blocks, where the cache has no end."""
+
+
 class Prediction:
     """The server's cache over a log of prompts."""
 
     def __init__(self, target: Target) -> None:
         self.target = target
-        self._cache = target.fresh()
         self._computed = 0
-        self._last: Recent[int, tuple[Ids[int], Mapping[str, Any]]] = Recent(_ROOM)
+        self._last: Recent[int, _Sent] = Recent(_ROOM)
+        self._start_anew()
 
-    def expect(self, ids: Ids[int], options: Mapping[str, Any], branch: int) -> Hit | None:
-        """What the next request takes from the cache; None: the server refuses it."""
+    def expect(
+        self, ids: Ids[int], options: Mapping[str, Any], branch: int, left: int | None
+    ) -> Hit | None:
+        """What the next request takes from the cache; None: the server refuses it.
+
+        ``left`` is the branch that it is the next request of, or leaves.
+        """
         if not len(ids):
             return None
         if self._computed > _FORGET:
             self._start_anew()
-        hit = self._cache.expect(ids, options)
+        last = None if left is None else self._last.get(left)
+        hit, hashes = self._expect(ids, options, last)
         if hit is not None:
             self._computed += hit.prompt_tokens - hit.shared_tokens
-            self._last.put(branch, (ids, options), len(ids))
+            self._last.put(branch, _Sent(ids, options, hashes), len(ids))
         return hit
 
+    def _expect(
+        self, ids: Ids[int], options: Mapping[str, Any], last: _Sent | None
+    ) -> tuple[Hit | None, Sequence[int]]:
+        if isinstance(self._cache, _Endless):
+            return self._cache.expect(ids, options, last)
+        return self._cache.expect(ids, options), ()
+
     def _start_anew(self) -> None:
-        self._cache, self._computed = self.target.fresh(), 0
-        for ids, options in self._last.values():
-            self._cache.expect(array("q", ids), options)
+        target = self.target
+        endless = target.kind == "vllm" and target.blocks is None and not target.settings.geometry
+        self._cache: _Endless | Simulation = _Endless(target) if endless else target.fresh()
+        self._computed = 0
+        for sent in self._last.values():
+            self._expect(sent.ids, sent.options, None)
+
+
+class _Endless:
+    """vLLM's cache, if no block were ever needed for others.
+
+    What a prompt has in common with the one before it needs no second look, so the time that it
+    takes grows with what is new.
+    """
+
+    def __init__(self, target: Target) -> None:
+        self._size, self._window = target.block_size, target.window
+        self._known = Computed(self._size)
+        self._salt = next(iter(hint_fields(Server("vllm"), Wish(salt="-"))), "")
+
+    def expect(
+        self, ids: Ids[int], options: Mapping[str, Any], last: _Sent | None
+    ) -> tuple[Hit | None, Sequence[int]]:
+        length, size = len(ids), self._size
+        if self._window is not None and length >= self._window:
+            return None, ()
+        root = self._root(options)
+        hashes: list[int] = []
+        if last is not None and self._root(last.options) == root:
+            hashes = list(last.hashes[: common_prefix(last.ids, ids) // size])
+        same = len(hashes)
+        link = hashes[-1] if hashes else root
+        for block in zip(*repeat(iter(ids[same * size :]), size), strict=False):
+            link = hash_pair(link, block)
+            hashes.append(link)
+        shared = self._known.shared(ids, hashes, root, same)
+        blocks = shared // size
+        self._known.add(ids[blocks * size :], hashes, root, blocks)
+        cached = min(shared, length - 1) // size * size
+        loss: Loss = ""
+        if cached < shared:
+            to_its_end = cached < blocks * size or shared == cached + 1 == length
+            loss = "whole_prompt" if to_its_end else "block"
+        return Hit(length, cached, shared, loss), hashes
+
+    def _root(self, options: Mapping[str, Any]) -> int:
+        salt = options.get(self._salt)
+        return hash(salt) if isinstance(salt, str) else 0
 
 
 class HashedPrediction:

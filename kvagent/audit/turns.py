@@ -175,9 +175,9 @@ class Analysis:
     def turn(self, request: Request) -> Turn:
         """The next request, in the order in which they were sent."""
         placed = self._conversations.place(request)
-        tokens = self.prompts.tokens(request, placed.snapshot)
+        tokens = self.prompts.tokens(placed)
         size = len(tokens.ids)
-        hit = self._prediction.expect(tokens.ids, request.options, placed.branch)
+        hit = self._prediction.expect(tokens.ids, request.options, placed.branch, placed.left)
         before = self._before(placed)
         shared = common_prefix(before, tokens.ids) if before is not None else 0
         reusable = max(shared, hit.shared_tokens if hit is not None else 0)
