@@ -115,7 +115,7 @@ test-langchain-oldest: .venvs/langchain-oldest/.ready
 
 .PHONY: test-deepagents
 test-deepagents: .venvs/deepagents/.ready
-	.venvs/deepagents/bin/python -m pytest -c pyproject.toml $(langchain)/tests/test_deepagents.py
+	.venvs/deepagents/bin/python -m pytest -c pyproject.toml $(addprefix $(langchain)/tests/test_,deepagents.py examples.py readme.py)
 
 # vLLM on the CPU is 4 GB, so it lies outside the checkout and is kept for the next time.
 VLLM_HOME ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/kvagent/vllm

@@ -61,6 +61,11 @@ class Meter:
         """Prompt tokens of the requests of which the server said how many were cached."""
 
     @property
+    def least_scale(self) -> float:
+        """Tokens of this server, at least, for one of the general tokenizer."""
+        return max(self._mean - 2 * self._deviation, _SCALES[0])
+
+    @property
     def carry_cost(self) -> float | None:
         """What a cached token costs a turn, in prefilled tokens, as far as the server's timings tell."""
         return carry_cost(self._timings)

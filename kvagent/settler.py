@@ -134,7 +134,7 @@ class Settler:
         )
         compared = self._meter.calibrated > 0
         least = sum(count_tokens(shown({**each, "content": text_of(each)})) for each in standing)
-        least = int(least * min(1.0, self._meter.scale)) if compared else least
+        least = int(least * min(1.0, self._meter.least_scale)) if compared else least
         if not self._limits.cut(turn, least, usage, compared=compared):
             return None
         window = usage.prompt_tokens
