@@ -13,7 +13,7 @@ from array import array
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kvagent.audit.conversations import Placed
 from kvagent.audit.difference import alike
@@ -58,14 +58,26 @@ _CONTEXTS: Mapping[str, Sequence[Mapping[str, Any]]] = {
 """By what the last message sent was: the shortest conversation that ends so."""
 
 
+class _Border(NamedTuple):
+    """A place in a prompt at which one token ends and another begins."""
+
+    characters: int
+    tokens: int
+    is_end: bool
+    """Whether nothing behind it changes what stands in front of it: a special token ends here."""
+
+
+_START = _Border(0, 0, is_end=True)
+
+
 @dataclass(frozen=True, slots=True)
 class _Rendered:
     """A prompt, as far as the next one may take it over."""
 
     text: str
     ids: Ids[int]
-    borders: Sequence[tuple[int, int]]
-    """After each special token, and at the beginning: characters and tokens in front of there."""
+    borders: Sequence[_Border]
+    """Around each special token, and at the beginning."""
     places: Sequence[tuple[int, int]]
     """For each message, where it begins and where its text ends."""
     starts: Sequence[int]
@@ -182,18 +194,20 @@ class Exact:
                 return rendered
             self._in_pieces = False
         ids = array("q", whole or ())
-        return self._with_places(placed, text, ids, [(0, 0), (len(text), len(ids))], None, 0)
+        return self._with_places(placed, text, ids, [_START], None, 0)
 
     def _in_parts(self, placed: Placed, text: str, last: _Rendered | None) -> _Rendered:
         """Encoded piece by piece, from where it is not as before."""
         same = 0 if last is None else alike(last.text, text)
         at = tokens = 0
-        borders = [(0, 0)]
+        borders = [_START]
         ids: Ids[int] = array("q")
         if last is not None:
-            kept = bisect_right(last.borders, (same, len(last.ids)))
+            kept = bisect_right(last.borders, (same, len(last.ids), True))
+            while not last.borders[kept - 1].is_end:
+                kept -= 1
             borders = list(last.borders[:kept])
-            at, tokens = borders[-1]
+            at, tokens, _ = borders[-1]
             ids = last.ids[:tokens]
         start = at
         for found in _MARKER.finditer(text, at):
@@ -202,9 +216,10 @@ class Exact:
                 continue
             if found.start() > at:
                 ids += self._piece(text[at : found.start()])
+                borders.append(_Border(found.start(), len(ids), is_end=False))
             ids += token
             at = found.end()
-            borders.append((at, len(ids)))
+            borders.append(_Border(at, len(ids), is_end=True))
         if at < len(text):
             ids += self._piece(text[at:])
         return self._with_places(placed, text, ids, borders, last, start)
@@ -214,7 +229,7 @@ class Exact:
         placed: Placed,
         text: str,
         ids: Ids[int],
-        borders: Sequence[tuple[int, int]],
+        borders: Sequence[_Border],
         last: _Rendered | None,
         same: int,
     ) -> _Rendered:
@@ -228,7 +243,7 @@ class Exact:
                 places.append(last.places[number])
                 starts.append(last.starts[number])
         _find(text, placed, places)
-        ends = [*borders, (len(text), len(ids))]
+        ends = [*borders, _Border(len(text), len(ids), is_end=False)]
         for place, _ in places[len(starts) :]:
             starts.append(max(starts[-1] if starts else 0, _token_at(place, ends)))
         return _Rendered(text, ids, borders, places, [*starts, len(ids)])
@@ -292,10 +307,10 @@ def _needle(message: Mapping[str, Any]) -> tuple[str, int]:
     return "", 0
 
 
-def _token_at(place: int, borders: Sequence[tuple[int, int]]) -> int:
+def _token_at(place: int, borders: Sequence[_Border]) -> int:
     """The token at a character; between two borders, in proportion."""
-    at = min(bisect_right(borders, (place, 1 << 60)), len(borders) - 1)
-    (start, first), (end, last) = borders[at - 1], borders[at]
+    at = min(bisect_right(borders, (place, 1 << 60, True)), len(borders) - 1)
+    (start, first, _), (end, last, _) = borders[at - 1], borders[at]
     if end <= start:
         return first
     return first + (last - first) * min(place - start, end - start) // (end - start)

@@ -1,0 +1,199 @@
+"""Are these the very tokens of the whole prompt, although most of it is taken over?"""
+
+from __future__ import annotations
+
+import random
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kvagent.audit.conversations import Conversations
+from kvagent.audit.rendered import Exact
+from kvagent.backends.vllm_prompt import VLLM
+from kvagent.tokens.model import Model
+from kvagent.tokens.template import ChatTemplate, TemplateError
+from tests.audit.logs import SYSTEM, TOOLS, Message, call, reply, request, result, user
+from tests.tokens.toy_templates import Toy
+
+pytest.importorskip("tokenizers", reason="needs the extra `exact`")
+pytest.importorskip("jinja2", reason="needs the extra `exact`")
+
+TOYS = st.builds(
+    Toy,
+    reasoning=st.sampled_from(("never", "always", "loop", "emptied")),
+    ask=st.sampled_from(("plain", "think", "closed")),
+    tools=st.sampled_from(("head", "first_user", "last_user", "nowhere")),
+    system=st.sampled_from(("head", "last_user", "joined", "strict", "own")),
+    results=st.sampled_from(("apart", "merged", "reopened")),
+    arguments=st.sampled_from(("json", "text", "xml", "nowhere")),
+    trims=st.booleans(),
+    ids=st.booleans(),
+    speaks=st.sampled_from(("kept", "dropped")),
+)
+
+
+class Bytes:
+    """A tokenizer of bytes, with ChatML's special tokens and one that swallows nothing."""
+
+    name = "bytes"
+
+    def __init__(self) -> None:
+        from kvagent.backends.prompt import Edges
+        from kvagent.tokens.specials import Specials
+
+        self.edges = Edges()
+        marks = ("<|im_start|>", "<|im_end|>", "<s>", "</s>")
+        self._specials = Specials({mark: 300 + at for at, mark in enumerate(marks)})
+
+    def encode(self, text: str, *, add_special: bool = False) -> list[int]:
+        ids: list[int] = []
+        for piece in self._specials.split(text):
+            ids += [piece] if isinstance(piece, int) else piece.encode("utf-8", "surrogatepass")
+        return ids
+
+
+class Joining(Bytes):
+    """What stands before a special token changes what comes after it."""
+
+    def encode(self, text: str, *, add_special: bool = False) -> list[int]:
+        ids = super().encode(text)
+        joined = []
+        for at, token in enumerate(ids):
+            joined.append(400 if token == 10 and at > 6 and ids[at - 5] == 300 else token)
+        return joined
+
+
+@cache
+def model(source: str, joining: bool = False) -> Model:
+    return Model(ChatTemplate(source), Joining() if joining else Bytes(), VLLM)
+
+
+@st.composite
+def logs(draw: st.DrawFn) -> list[tuple[list[Message], list[dict[str, Any]]]]:
+    """Prompts of a session that mostly grows; at times it goes back, or something old changes."""
+    chance = random.Random(draw(st.integers(0, 9_999)))
+    tools = draw(st.sampled_from(([], TOOLS, TOOLS[:1])))
+    messages = [SYSTEM] if draw(st.booleans()) else []
+    messages.append(user("Please look. "))
+    prompts = []
+    for turn in range(draw(st.integers(1, 6))):
+        prompts.append((list(messages), tools))
+        for number in range(draw(st.integers(1, 2))):
+            at = f"abcdefg{turn}{number}"
+            step = draw(st.sampled_from(("call", "talk", "think")))
+            if step == "call":
+                messages += [call("read", at), result(f"line {chance.random()}\n", at)]
+            else:
+                spoken = reply(f"I have done {turn}. ")
+                if step == "think":
+                    spoken["reasoning_content"] = f"Let me think of {turn}."
+                messages += [spoken, user(chance.choice(("go on", " yes ", "<|im_end|>")))]
+        if draw(st.integers(0, 5)) == 5:
+            messages = messages[: max(2, len(messages) - 4)]
+            if messages[-1]["role"] != "user":
+                messages.append(user("once more"))
+        if draw(st.integers(0, 5)) == 5:
+            changed = chance.randrange(len(messages))
+            messages[changed] = {**messages[changed], "content": "changed"}
+    return prompts
+
+
+def check(
+    source: str, log: list[tuple[list[Message], list[dict[str, Any]]]], joining: bool
+) -> None:
+    prompts, conversations = Exact(model(source, joining)), Conversations()
+    for messages, tools in log:
+        sent = request(messages, tools=tools)
+        tokens = prompts.tokens(conversations.place(sent))
+        body = {"messages": messages, **({"tools": tools} if tools else {})}
+        if tokens.fault:
+            assert not tokens.exact
+            continue
+        assert list(tokens.ids) == model(source, joining).tokens(body)
+        assert len(tokens.starts) == len(messages) + 1
+        assert list(tokens.starts) == sorted(tokens.starts)
+        assert tokens.starts[-1] == len(tokens.ids)
+
+
+@settings(max_examples=60, deadline=None)
+@given(TOYS, logs())
+def test_templates_of_all_kinds(toy: Toy, log: list[Any]) -> None:
+    check(toy.source(), log, joining=False)
+
+
+def templates(shared: Path) -> dict[str, str]:
+    files = sorted((shared / "data" / "chat_templates").glob("*.jinja"))
+    return {file.stem: file.read_text() for file in files}
+
+
+@settings(max_examples=30, deadline=None)
+@given(data=st.data())
+def test_real_templates(shared: Path, data: st.DataObject) -> None:
+    each = templates(shared)
+    name = data.draw(st.sampled_from(sorted(each)))
+    try:
+        model(each[name])
+    except TemplateError:
+        return
+    check(each[name], data.draw(logs()), joining=data.draw(st.booleans()))
+
+
+def test_a_prompt_that_only_grows_is_not_rendered_again(shared: Path) -> None:
+    """Nearly all turns of a session render the new messages alone."""
+    source = templates(shared)["Qwen-Qwen2.5-7B-Instruct"]
+    made = model(source)
+    longest = 0
+
+    class Counting:
+        def __getattr__(self, name: str) -> Any:
+            return getattr(made, name)
+
+        def prompt(self, body: dict[str, Any]) -> str:
+            nonlocal longest
+            longest += len(body["messages"]) > 20
+            return made.prompt(body)
+
+    prompts, conversations = Exact(Counting()), Conversations()  # type: ignore[arg-type]
+    messages = [SYSTEM, user("hi")]
+    for turn in range(100):
+        messages += [call("read", f"{turn}"), result(f"{turn}\n", f"{turn}")]
+        tokens = prompts.tokens(conversations.place(request(messages, tools=TOOLS)))
+        assert tokens.exact
+    assert longest < 10
+    assert list(tokens.ids) == made.tokens({"messages": messages, "tools": TOOLS})
+
+
+def test_where_messages_stand(shared: Path) -> None:
+    source = templates(shared)["Qwen-Qwen2.5-7B-Instruct"]
+    messages = [SYSTEM, user("question"), call("read", "1"), result("line", "1"), reply("answer")]
+    tokens = Exact(model(source)).tokens(Conversations().place(request(messages, tools=TOOLS)))
+    text = [bytes([token]) if token < 256 else b"|" for token in tokens.ids]
+    parts = [
+        b"".join(text[begin:end])
+        for begin, end in zip(tokens.starts, tokens.starts[1:], strict=False)
+    ]
+    assert SYSTEM["content"].encode() in parts[0]
+    assert b'"name": "write"' in parts[0]
+    assert parts[1].startswith(b"question")
+    assert parts[2].startswith(b"read")
+    assert parts[3].startswith(b"line")
+    assert parts[4].startswith(b"answer")
+
+
+def test_what_the_server_refuses_is_estimated() -> None:
+    source = "{{ raise_exception('only users') }}"
+    tokens = Exact(model(source)).tokens(Conversations().place(request([user("hi")])))
+    assert not tokens.exact
+    assert "only users" in tokens.fault
+    assert len(tokens.ids) > 2
+
+
+def test_half_a_surrogate_pair_fails_nothing() -> None:
+    tokens = Exact(model("{{ messages[0].content }}")).tokens(
+        Conversations().place(request([user("a\ud800b")]))
+    )
+    assert len(tokens.ids) > 2

@@ -1,0 +1,183 @@
+"""Is each request counted as it should be?"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+
+from kvagent.audit.formats import read
+from kvagent.audit.prediction import Target
+from kvagent.audit.rendered import Exact
+from kvagent.audit.transcript import Hashed, Place, Reported, Unreadable
+from kvagent.audit.turns import Analysis, Totals, Traced, Turn, totals
+from tests.audit.logs import (
+    SYSTEM,
+    TOOLS,
+    Message,
+    call,
+    interleaved,
+    reply,
+    request,
+    result,
+    session,
+    user,
+)
+
+LONG = {**SYSTEM, "content": SYSTEM["content"] * 40}
+
+
+def turns(*prompts: list[Message], **more: Any) -> list[Turn]:
+    analysis = Analysis(target=Target(block_size=1))
+    return [analysis.turn(request(prompt, **more)) for prompt in prompts]
+
+
+@settings(deadline=None)
+@given(interleaved())
+def test_the_parts_are_all_and_nothing_is_wasted(mixed: list[tuple[int, list[Message]]]) -> None:
+    """In conversations that only grow a cache without an end gives all but what is new."""
+    analysis = Analysis(target=Target(block_size=1))
+    last: dict[int, Turn] = {}
+    for number, prompt in mixed:
+        turn = analysis.turn(request(prompt, tools=TOOLS))
+        parts = turn.parts
+        assert parts.head + parts.user + parts.assistant + parts.tool == turn.prompt_tokens
+        assert not turn.exact
+        assert turn.wasted_tokens == 0
+        assert turn.predicted_tokens is not None
+        assert turn.predicted_tokens <= turn.reusable_tokens <= turn.prompt_tokens
+        if number in last:
+            before = last[number]
+            assert turn.growth == turn.prompt_tokens - before.prompt_tokens
+            assert turn.reusable_tokens >= before.prompt_tokens - 4
+            assert turn.differences == ()
+        else:
+            assert turn.growth is None
+        last[number] = turn
+
+
+def test_a_clock_in_the_head_wastes_all_behind_it() -> None:
+    clock = [{**LONG, "content": f"It is {hour}. {LONG['content']}"} for hour in ("noon", "late")]
+    prompts = session("a", 2, 0)
+    found = turns([clock[0], *prompts[0][1:]], [clock[1], *prompts[1][1:]])
+    assert found[1].placed.head_changed
+    assert [each.cause for each in found[1].differences] == ["system_changed"]
+    assert found[1].differences[0].character == len("It is ")
+    assert found[1].reusable_tokens < 10
+    again = found[0].prompt_tokens
+    assert 0.9 * again < found[1].wasted_tokens < again
+
+
+def test_a_result_replaced_wastes_what_stands_behind_it() -> None:
+    messages = [LONG, user("Look."), call("read", "1"), result("text " * 300, "1")]
+    messages += [call("read", "2"), result("word " * 500, "2"), reply("There it is, I think.")]
+    stub = list(messages)
+    stub[3] = {**stub[3], "content": "[removed]"}
+    found = turns(messages, [*stub, user("go on")])
+    assert found[1].kind == "changed"
+    assert 500 < found[1].wasted_tokens < 560
+    (difference,) = found[1].differences
+    assert (difference.index, difference.field, difference.character) == (3, "content", 0)
+
+
+def test_bytes_of_kv() -> None:
+    analysis = Analysis(kv_bytes=lambda tokens: tokens * 1_000)
+    turn = analysis.turn(request([user("hi")], reported=Reported(10, 0, 7)))
+    assert turn.kv_bytes == (turn.prompt_tokens + 7) * 1_000
+    assert turns([user("hi")])[0].kv_bytes is None
+
+
+def test_llamacpp_with_one_slot_and_two_conversations() -> None:
+    """Without a host cache, each takes the slot from the other."""
+    from kvagent.backends.simulation import Settings
+
+    target = Target("llama.cpp", slots=1, settings=Settings(host_cache_mib=0))
+    analysis = Analysis(target=target)
+    one = [[user("a" * 200 + " one"), *more] for more in ([], [reply("yes, sir"), user("on")])]
+    two = [[user("b" * 200 + " two"), *more] for more in ([], [reply("no, sir"), user("on")])]
+    found = [
+        analysis.turn(request(prompt)) for pair in zip(one, two, strict=True) for prompt in pair
+    ]
+    assert [turn.conversation for turn in found] == [0, 1, 0, 1]
+    assert found[2].reusable_tokens >= found[0].prompt_tokens - 4
+    assert (found[2].predicted_tokens or 0) < 10
+    assert found[2].loss == "slot"
+
+
+def test_all_that_a_transcript_may_hold() -> None:
+    unread = Unreadable(Place("x", 2), "is no JSON")
+    traced = Hashed(Place("x", 3), (1, 2), 64, 130)
+    found = list(Analysis().turns([request([user("hi")]), unread, traced, traced]))
+    assert isinstance(found[0], Turn)
+    assert found[1] is unread
+    assert isinstance(found[3], Traced)
+    assert (found[3].predicted_tokens, found[3].full_tokens) == (128, 128)
+    sums = totals([each for each in found if not isinstance(each, Unreadable)])
+    assert (sums.requests, sums.exact) == (3, False)
+    assert sums.predicted_tokens == 128
+    assert sums.reported_hit_rate is None
+
+
+# As the list of the recorded data says, to what the makers reported.
+REPORTED = {
+    "claudecode_3fe1b6bc.jsonl": (67, 0.7497),
+    "claudecode_196820da.jsonl": (47, 0.6336),
+    "codex_rollout_019e1625.jsonl": (66, 0.8140),
+    "pi_before-compaction.jsonl": (471, 0.9700),
+}
+
+
+@pytest.mark.parametrize("name", sorted(REPORTED))
+def test_what_makers_reported(name: str, shared: Path) -> None:
+    sums = Totals()
+    for turn in Analysis().turns(read(shared / "data" / name)):
+        assert isinstance(turn, Turn)
+        sums.add(turn)
+    assert sums.reported_hit_rate is not None
+    assert (sums.reported_requests, round(sums.reported_hit_rate, 4)) == REPORTED[name]
+
+
+@pytest.mark.parametrize(
+    ("name", "causes", "wasted"),
+    [
+        ("requests", {"system_changed": 7, "tools_reordered": 5}, range(70_000, 80_000)),
+        ("requests_clean", {}, range(1)),
+        ("requests_keyorder", {"schema_key_order": 7}, range(11_000, 14_000)),
+        ("requests_long", {}, range(1)),
+    ],
+)
+def test_as_a_meter_that_shares_no_code(
+    name: str, causes: dict[str, int], wasted: range, shared: Path
+) -> None:
+    """The very tokens of each prompt, and the hit rate of vLLM's blocks."""
+    from kvagent.tokens.model import Model
+
+    folder = Path(os.environ.get("KVLAB") or Path.home() / ".cache" / "kvlab")
+    python = folder / "venv" / "bin" / "python"
+    if not python.exists() or not (folder / "qwen" / "tokenizer.json").exists():
+        pytest.skip(f"the meter needs {folder}: run measure/setup.sh of the shared folder")
+    recording = shared / "cases" / f"{name}.jsonl"
+    done = subprocess.run(
+        [str(python), str(shared / "measure" / "meter.py"), str(recording), "--json"],
+        env={**os.environ, "KVLAB": str(folder)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    figures = json.loads(done.stdout)
+    template = shared / "data" / "chat_templates" / "Qwen-Qwen2.5-7B-Instruct.jinja"
+    prompts = Exact(Model.from_folder(folder / "qwen", template.read_text()))
+    found = [turn for turn in Analysis(prompts).turns(read(recording)) if isinstance(turn, Turn)]
+    sums = totals(found)
+    assert [turn.prompt_tokens for turn in found] == [row["tokens"] for row in figures["rows"]]
+    assert [turn.predicted_tokens for turn in found] == [row["cached"] for row in figures["rows"]]
+    assert sums.hit_rate is not None
+    assert abs(100 * sums.hit_rate - figures["hit"]) <= 0.1
+    assert sums.exact
+    assert dict(sums.breaks) == causes
+    assert sums.wasted_tokens in wasted
