@@ -134,7 +134,7 @@ class Exact:
         composed = None if last is None else self._grown(placed, last)
         if composed is not None:
             self._composed += 1
-            if not _is_power(self._composed):
+            if not _is_looked_at(self._composed):
                 return composed
         text = self._model.prompt(_body(request.options, request.tools, request.messages))
         if composed is not None and composed != text:
@@ -152,14 +152,13 @@ class Exact:
         if not fresh or role not in _CONTEXTS or not self._is_local():
             return None
         context, options = _CONTEXTS[role], placed.request.options
-        tools = placed.request.tools[:1]
-        key = (role, *new.tools[:1], *new.options.items())
+        key = (role, *new.options.items())
         before = self._contexts.get(key)
         if before is None:
             if len(self._contexts) > 1_000:
                 self._contexts.clear()
-            before = self._contexts[key] = self._model.prompt(_body(options, tools, context))
-        after = self._model.prompt(_body(options, tools, (*context, *fresh)))
+            before = self._contexts[key] = self._model.prompt(_body(options, (), context))
+        after = self._model.prompt(_body(options, (), (*context, *fresh)))
         same = alike(before, after)
         gone = before[same:]
         if not last.text.endswith(gone):
@@ -184,7 +183,7 @@ class Exact:
     def _encoded(self, placed: Placed, text: str, last: _Rendered | None) -> _Rendered:
         self._cut += 1
         whole = None
-        if not self._in_pieces or _is_power(self._cut):
+        if not self._in_pieces or _is_looked_at(self._cut):
             request = placed.request
             # The whole prompt, with what the tokenizer adds at its ends.
             whole = self._model.tokens(_body(request.options, request.tools, request.messages))
@@ -316,5 +315,6 @@ def _token_at(place: int, borders: Sequence[_Border]) -> int:
     return first + (last - first) * min(place - start, end - start) // (end - start)
 
 
-def _is_power(number: int) -> bool:
-    return number & (number - 1) == 0
+def _is_looked_at(number: int) -> bool:
+    """Whether it is 1, 4, 16, ...: there one looks at the whole, ever more rarely."""
+    return number & (number - 1) == 0 and number.bit_length() % 2 == 1

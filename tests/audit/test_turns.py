@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from kvagent.audit.formats import read
 from kvagent.audit.prediction import Target
@@ -181,3 +182,54 @@ def test_as_a_meter_that_shares_no_code(
     assert sums.exact
     assert dict(sums.breaks) == causes
     assert sums.wasted_tokens in wasted
+
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(
+                ("content", "role", "text", "type", "id", "function", "arguments", "name", "x")
+            ),
+            inner,
+            max_size=4,
+        )
+    ),
+    max_leaves=8,
+)
+ODD = st.fixed_dictionaries(
+    {},
+    optional={
+        "role": st.sampled_from(("system", "user", "assistant", "tool", "x")) | VALUES,
+        "content": VALUES,
+        "tool_calls": VALUES | st.lists(VALUES, max_size=2),
+        "tool_call_id": VALUES,
+        "function_call": VALUES,
+        "reasoning_content": VALUES,
+    },
+)
+
+
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.lists(st.tuples(st.lists(ODD, max_size=4), st.lists(ODD, max_size=2)), max_size=4))
+def test_whatever_a_transcript_holds_is_counted(
+    log: list[tuple[list[Any], list[Any]]],
+) -> None:
+    analysis = Analysis()
+    sent: list[Any] = []
+    for messages, others in log:
+        sent = [*sent, *messages]
+        options = {"chat_template_kwargs": others}
+        turn = analysis.turn(request(sent, tools=others, replies=others, options=options))
+        assert turn.prompt_tokens >= turn.reusable_tokens
+        parts = turn.parts
+        assert parts.head + parts.user + parts.assistant + parts.tool == turn.prompt_tokens
+        if sent:
+            changed = [{**sent[0], "content": "otherwise"}, *sent[1:]]
+            analysis.turn(request(changed, tools=others[:1]))
+
+
+def test_a_long_text_without_blanks_takes_no_time_without_end() -> None:
+    turn = turns([user("a" * 2_000_000)])[0]
+    assert turn.prompt_tokens > 100_000
