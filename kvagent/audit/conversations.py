@@ -32,8 +32,8 @@ was replaced by a summary. A head that differs is none of these; see ``Placed.he
 """
 
 # Bytes of the last requests that are held, and how many places in conversations.
-_ROOM = 32 << 20
-_PLACES = 200_000
+_ROOM = 16 << 20
+_PLACES = 100_000
 
 # A text of a call's arguments that is the task of another agent, and a summary, are this long.
 _TASK_CHARS = 30

@@ -2,7 +2,7 @@
 
 The requests go through a simulator one after the other, as if each had been answered before the
 next one came. What it remembers is bounded: after very many tokens it starts anew with what the last
-request of each branch has left.
+requests have left.
 """
 
 from __future__ import annotations
@@ -23,10 +23,11 @@ from kvagent.prefixcache.computed import Computed, hash_pair
 from kvagent.prefixcache.hit import Loss
 from kvagent.prefixcache.seen import common_prefix
 
-# Tokens that were computed until the simulator starts anew, and of how many what was sent last is
-# held for that.
-_FORGET = 4_000_000
+# Tokens that are computed until the simulator starts anew, of how many what was sent last is held,
+# and how many of those it computes again.
+_FORGET = 1_500_000
 _ROOM = 2_000_000
+_AGAIN = 500_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +104,14 @@ class Prediction:
         endless = target.kind == "vllm" and target.blocks is None and not target.settings.geometry
         self._cache: _Endless | Simulation = _Endless(target) if endless else target.fresh()
         self._computed = 0
-        for sent in self._last.values():
+        again = []
+        room = _AGAIN
+        for sent in reversed(self._last.values()):
+            room -= len(sent.ids)
+            if room < 0:
+                break
+            again.append(sent)
+        for sent in reversed(again):
             self._expect(sent.ids, sent.options, None)
 
 
@@ -127,14 +135,17 @@ class _Endless:
             return None, ()
         root = self._root(options)
         hashes: list[int] = []
+        common = 0
         if last is not None and self._root(last.options) == root:
-            hashes = list(last.hashes[: common_prefix(last.ids, ids) // size])
+            common = common_prefix(last.ids, ids)
+            hashes = list(last.hashes[: common // size])
         same = len(hashes)
         link = hashes[-1] if hashes else root
         for block in zip(*repeat(iter(ids[same * size :]), size), strict=False):
             link = hash_pair(link, block)
             hashes.append(link)
-        shared = self._known.shared(ids, hashes, root, same)
+        # What was sent last may have been forgotten since.
+        shared = max(common, self._known.shared(ids, hashes, root, same))
         blocks = shared // size
         self._known.add(ids[blocks * size :], hashes, root, blocks)
         cached = min(shared, length - 1) // size * size

@@ -21,13 +21,13 @@ from kvagent.chat import shown
 if TYPE_CHECKING:
     import tiktoken
 
-Ids = array  # of token ids, typecode "q", as the simulators compare them
+Ids = array  # of token ids, typecode "I"
 
 # Tokens that are held so as not to be made again; twice as many in the worst case.
-_ROOM = 2_000_000
+_ROOM = 1_000_000
 
 # A text without blanks is one word, and words this long are cut.
-_PIECE = 16_384
+_PIECE = 8_192
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,7 @@ class Estimated:
     def tokens(self, placed: Placed) -> Tokens:
         """The head, the tools behind it, as most templates have them, and the other messages."""
         snapshot = placed.snapshot
-        ids: Ids[int] = array("q")
+        ids: Ids[int] = array("I")
         starts = []
         for number, message in enumerate(snapshot.messages):
             if number == snapshot.head:
@@ -84,7 +84,7 @@ class Estimated:
             ids += self._message(message)
         if snapshot.head == len(snapshot.messages):
             ids += self._tools(snapshot)
-        ids += array("q", (_OPEN, *_encoded("assistant\n")))
+        ids += array("I", (_OPEN, *_encoded("assistant\n")))
         starts.append(len(ids))
         return Tokens(ids, starts, exact=False)
 
@@ -96,16 +96,16 @@ class Estimated:
         held = self._held.get(message.raw)
         if held is None:
             text = f"{message.role}\n{_shown(message)}"
-            held = array("q", (_OPEN, *_encoded(text), _CLOSE))
+            held = array("I", (_OPEN, *_encoded(text), _CLOSE))
             self._held.put(message.raw, held, len(held))
         return held
 
     def _tools(self, snapshot: Snapshot) -> Ids[int]:
-        ids: Ids[int] = array("q")
+        ids: Ids[int] = array("I")
         for raw in snapshot.tools:
             held = self._held.get(raw)
             if held is None:
-                held = array("q", _encoded(raw.decode(errors="replace") + "\n"))
+                held = array("I", _encoded(raw.decode(errors="replace") + "\n"))
                 self._held.put(raw, held, len(held))
             ids += held
         return ids

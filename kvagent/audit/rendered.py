@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from kvagent.tokens.model import Model
 
 # Tokens of pieces, and characters of last prompts, that are held; twice as many in the worst case.
-_PIECES = 1_000_000
-_TEXTS = 8_000_000
+_PIECES = 500_000
+_TEXTS = 4_000_000
 
 # Special tokens as models have them; whether one is, the tokenizer is asked.
 _MARKER = re.compile(r"<[|｜][^<>|｜\s]{1,60}[|｜]>|<[a-z_]{3,30}>|\[/?[A-Z_]{3,30}\]|</?s>")
@@ -189,10 +189,10 @@ class Exact:
             whole = self._model.tokens(_body(request.options, request.tools, request.messages))
         if self._in_pieces:
             rendered = self._in_parts(placed, text, last)
-            if whole is None or rendered.ids == array("q", whole):
+            if whole is None or rendered.ids == array("I", whole):
                 return rendered
             self._in_pieces = False
-        ids = array("q", whole or ())
+        ids = array("I", whole or ())
         return self._with_places(placed, text, ids, [_START], None, 0)
 
     def _in_parts(self, placed: Placed, text: str, last: _Rendered | None) -> _Rendered:
@@ -200,7 +200,7 @@ class Exact:
         same = 0 if last is None else alike(last.text, text)
         at = tokens = 0
         borders = [_START]
-        ids: Ids[int] = array("q")
+        ids: Ids[int] = array("I")
         if last is not None:
             kept = bisect_right(last.borders, (same, len(last.ids), True))
             while not last.borders[kept - 1].is_end:
@@ -250,7 +250,7 @@ class Exact:
     def _piece(self, text: str) -> Ids[int]:
         held = self._held.get(text)
         if held is None:
-            held = array("q", self._model.tokenizer.encode(text))
+            held = array("I", self._model.tokenizer.encode(text))
             self._held.put(text, held, len(held) + 16)
         return held
 
@@ -264,7 +264,7 @@ class Exact:
             encode(before + text + after) == [*encode(before), *ids, *encode(after)]
             for before, after in _BESIDE
         )
-        made = array("q", ids) if is_special else None
+        made = array("I", ids) if is_special else None
         if len(self._markers) < 100_000:
             self._markers[text] = made
         return made

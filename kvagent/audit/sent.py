@@ -20,7 +20,7 @@ from kvagent.chat import HEAD_ROLES, calls_of, text_of
 from kvagent.fingerprint import digest, identity, meaning, meaning_of_tool
 
 # Bytes of messages that are held to be recognised; twice as much in the worst case.
-_ROOM = 24 << 20
+_ROOM = 8 << 20
 
 # So long a reply or result is not written twice by chance.
 _UNIQUE_CHARS = 16

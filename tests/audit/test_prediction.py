@@ -29,7 +29,7 @@ def test_a_cache_without_an_end_is_that_of_the_simulator(
     seen: set[int] = set()
     for (branch, tokens), salt in zip(prompts, salts, strict=False):
         options = {} if salt is None else {"cache_salt": salt}
-        ids = array("q", tokens)
+        ids = array("I", tokens)
         left = branch if branch in seen else None
         seen.add(branch)
         assert prediction.expect(ids, options, branch, left) == simulator.expect(ids, options)
@@ -40,14 +40,14 @@ def test_any_other_cache_is_the_simulator(prompts: list[tuple[int, list[int]]]) 
     for target in (Target(block_size=4, blocks=20), Target("llama.cpp", slots=2, window=64)):
         prediction, simulator = Prediction(target), target.fresh()
         for branch, tokens in prompts:
-            ids = array("q", tokens)
+            ids = array("I", tokens)
             assert prediction.expect(ids, {}, branch, branch) == simulator.expect(ids, {})
 
 
 def test_a_prompt_that_fills_the_window_is_refused() -> None:
     prediction = Prediction(Target(window=8))
-    assert prediction.expect(array("q", range(8)), {}, 0, None) is None
-    assert prediction.expect(array("q", range(7)), {}, 0, None) is not None
+    assert prediction.expect(array("I", range(8)), {}, 0, None) is None
+    assert prediction.expect(array("I", range(7)), {}, 0, None) is not None
 
 
 def test_starting_anew_keeps_what_was_sent_last(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -56,7 +56,7 @@ def test_starting_anew_keeps_what_was_sent_last(monkeypatch: pytest.MonkeyPatch)
         prediction = Prediction(target)
         for number in range(20):
             for branch in (0, 1):
-                ids = array("q", range(branch * 10_000, branch * 10_000 + 64 + 32 * number))
+                ids = array("I", range(branch * 10_000, branch * 10_000 + 64 + 32 * number))
                 hit = prediction.expect(ids, {}, branch, branch if number else None)
                 assert hit is not None
                 assert hit.cached_tokens == (len(ids) - 32 if number else 0)
