@@ -88,6 +88,7 @@ class Reader:
         raw = raw_of(message)
         known = self._known.get(raw)
         if known is None:
+            raw = bytes(memoryview(raw))  # orjson's own holds far more than it shows
             known = _read(raw, message)
             self._known.put(raw, known, len(raw) + 200)
         return known
@@ -102,8 +103,8 @@ class Reader:
             raw = raw_of(tool)
             held = self._tools.get(raw)
             if held is None:
-                held = raw
-                self._tools.put(raw, raw, len(raw) + 100)
+                held = bytes(memoryview(raw))
+                self._tools.put(held, held, len(held) + 100)
             raws.append(held)
         if raws == self._last_tools[1]:
             raws = list(self._last_tools[1])
