@@ -53,7 +53,7 @@ class KVChatOpenAI(ChatOpenAI):
         for name in _OPTIONS:
             if not isinstance(values.get(name), bool):  # `store` is a flag of OpenAI's, too
                 options[name] = values.pop(name, None)
-        if isinstance(options["policy"], dict):
+        if options["policy"] is not None:
             options["policy"] = Policy.model_validate(options["policy"])
         options["namespace"] = options["namespace"] or ""
         values["engine"] = engine_for(**options)

@@ -13,12 +13,15 @@ from functools import reduce
 from hashlib import blake2b
 from itertools import accumulate
 from threading import Lock
+from typing import Generic, TypeVar
 
 from langchain_core.messages import BaseMessage
 
 from kvagent import Engine
 from kvagent.session import current_session
 from kvagent_langchain.pages import PageStore
+
+T = TypeVar("T")
 
 # Of more threads than these the state's pages are read once more.
 _KEPT = 64
@@ -74,16 +77,16 @@ class Memory:
 class Memories:
     """The memories of many conversations at once; safe to use from several threads.
 
+    The engines weigh ``max_bytes`` at most, and so do the pages that are known by their history.
+
     A state without pages may begin with messages all the same: an agent without a checkpointer is
     given its history anew each time. It goes on from the pages that were written for just these.
     """
 
     def __init__(self, engine: Callable[[PageStore], Engine], max_bytes: int) -> None:
         self._engine = engine
-        self._max_bytes = max_bytes
-        self._kept: OrderedDict[bytes, tuple[Memory, int]] = OrderedDict()
-        self._size = 0
-        self._histories: OrderedDict[bytes, tuple[str, ...]] = OrderedDict()
+        self._kept: _Newest[Memory] = _Newest(_KEPT, max_bytes)
+        self._histories: _Newest[tuple[str, ...]] = _Newest(_HISTORIES, max_bytes)
         self._lock = Lock()
 
     def take(
@@ -94,7 +97,7 @@ class Memories:
         with self._lock:
             if not pages:
                 pages = missing = self._of_history(history)
-            memory = self._pop(_mark(pages)) if pages else None
+            memory = self._kept.pop(_mark(pages)) if pages else None
         if memory is None:
             store = PageStore(pages, messages)
             memory = Memory(self._engine(store), store, tuple(pages))
@@ -107,22 +110,11 @@ class Memories:
         mark = _mark(memory.pages)
         with self._lock:
             if not memory.missing:  # else whoever has no pages may come with that one once more
-                self._histories.pop(memory.history, None)
-            self._pop(mark)
+                self._histories.pop(memory.history)
             memory.history, memory.missing = name, ()
-            self._kept[mark] = memory, memory.weight
-            self._size += memory.weight
-            self._histories[name] = memory.pages
-            self._histories.move_to_end(name)
-            while len(self._kept) > _KEPT or (self._size > self._max_bytes and len(self._kept) > 1):
-                self._pop(next(iter(self._kept)))
-            while len(self._histories) > _HISTORIES:
-                self._histories.popitem(last=False)
-
-    def _pop(self, mark: bytes) -> Memory | None:
-        memory, weight = self._kept.pop(mark, (None, 0))
-        self._size -= weight
-        return memory
+            self._kept.put(mark, memory, memory.weight)
+            # Pages that several histories have are there once: they weigh less than it says.
+            self._histories.put(name, memory.pages, _weight(memory.pages))
 
     def _of_history(self, history: Sequence[bytes]) -> tuple[str, ...]:
         for name in reversed(list(accumulate(history, _link, initial=_beginning()))[1:]):
@@ -132,9 +124,43 @@ class Memories:
         return ()
 
 
+class _Newest(Generic[T]):
+    """So many values at most, of so many bytes; the least recently put go first, never the last."""
+
+    def __init__(self, most: int, max_bytes: int) -> None:
+        self._most = most
+        self._max_bytes = max_bytes
+        self._values: OrderedDict[bytes, tuple[T, int]] = OrderedDict()
+        self._size = 0
+
+    def put(self, name: bytes, value: T, weight: int) -> None:
+        self.pop(name)
+        self._values[name] = value, weight
+        self._size += weight
+        while len(self._values) > 1 and not self._fits():
+            self.pop(next(iter(self._values)))
+
+    def get(self, name: bytes) -> T | None:
+        value, _ = self._values.get(name, (None, 0))
+        return value
+
+    def pop(self, name: bytes) -> T | None:
+        value, weight = self._values.pop(name, (None, 0))
+        self._size -= weight
+        return value
+
+    def _fits(self) -> bool:
+        return len(self._values) <= self._most and self._size <= self._max_bytes
+
+
 def _mark(pages: Sequence[object]) -> bytes:
     """Names pages, readable or not."""
     return reduce(_link, (repr(page).encode(errors="replace") for page in pages), b"")
+
+
+def _weight(pages: Sequence[object]) -> int:
+    """Bytes of pages, roughly; what else stands among them weighs nothing."""
+    return sum(len(page) for page in pages if isinstance(page, str))
 
 
 def _beginning() -> bytes:

@@ -75,7 +75,7 @@ class KVAgentMiddleware(AgentMiddleware[KVAgentState, Any, Any]):
         summarizer: Summarize | None = None,
     ) -> None:
         super().__init__()
-        self.policy = policy or Policy()
+        self.policy = Policy.model_validate(policy or {})  # which tells what is none
 
         def engine(store: Store | str | PathLike[str] | None) -> Engine:
             return Engine(

@@ -18,7 +18,7 @@ from langchain_openai.chat_models.base import (
     OpenAIContextOverflowError,
 )
 
-from kvagent.backends import overflow_of
+from kvagent_langchain.refusal import refusal_of
 
 
 @contextmanager
@@ -40,7 +40,7 @@ def as_overflow(error: openai.APIError) -> ContextOverflowError | None:
     for a prompt that llama.cpp gave up, ``APIError`` for one within a stream), its message and
     body, and its response where there is one. None also where LangChain has recognised it itself.
     """
-    if isinstance(error, ContextOverflowError) or not _is_overflow(error):
+    if isinstance(error, ContextOverflowError) or refusal_of(error) is None:
         return None
     raised = _overflowing(next(kind for kind in type(error).__mro__ if _of_the_sdk(kind)))
     source: dict[str, Any] = (
@@ -50,13 +50,6 @@ def as_overflow(error: openai.APIError) -> ContextOverflowError | None:
     )
     told: ContextOverflowError = raised(message=error.message, body=error.body, **source)
     return told
-
-
-def _is_overflow(error: openai.APIError) -> bool:
-    """The SDK unwraps the body of an error; within a stream it is at fault whatever the status."""
-    body: Any = error.body
-    status = error.status_code if isinstance(error, openai.APIStatusError) else 400
-    return overflow_of(status, body if isinstance(body, dict | str) else error.message) is not None
 
 
 def _of_the_sdk(kind: type) -> bool:

@@ -224,9 +224,10 @@ def _meaning(call: Mapping[str, Any]) -> bytes:
 
 def _audio(message: AIMessage) -> Any:
     """A spoken answer goes back as its id."""
+    blocks = message.content if isinstance(message.content, list) else ()
     ids = [
         block["id"]
-        for block in message.content
+        for block in blocks
         if isinstance(block, dict) and block.get("type") == "audio" and block.get("id")
     ]
     if ids:

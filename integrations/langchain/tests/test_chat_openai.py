@@ -208,6 +208,11 @@ def test_it_is_saved_with_its_policy() -> None:
     assert loaded._identifying_params == model._identifying_params
 
 
+def test_what_is_no_policy_is_told() -> None:
+    with pytest.raises(ValueError, match="instance of Policy"):
+        chat_openai("m", base_url="http://127.0.0.1:9/v1", policy="full")  # type: ignore[arg-type]
+
+
 # -- how it reaches the server
 
 

@@ -385,6 +385,20 @@ def test_only_so_many_memories_are_kept(max_bytes: int) -> None:
     assert len(made) == 100 + (99 if max_bytes == 1 else 100 - 64)
 
 
+@pytest.mark.parametrize(("max_bytes", "known"), [(1, 1), (1 << 30, 20)])
+def test_only_so_many_pages_are_kept_by_their_history(max_bytes: int, known: int) -> None:
+    memories = Memories(lambda store: Engine(store=store), max_bytes)
+    histories = [[b"%d" % number] for number in range(20)]
+    for history in histories:
+        memory = memories.take([], [], [])
+        assert memory.store is not None
+        memory.store.add("", history[0], b"value")
+        memory.written([])
+        memories.give_back(memory, history)
+    taken = [memories.take([], [], history) for history in histories]
+    assert [len(memory.pages) for memory in taken] == (20 - known) * [0] + known * [1]
+
+
 # -- many at once
 
 

@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import openai
 import pytest
@@ -308,6 +308,8 @@ def test_a_model_needs_no_name() -> None:
 def test_wrong_settings_are_told_at_once() -> None:
     with pytest.raises(ValueError, match="template"):
         KVAgentMiddleware(Policy(template=Path("/no/such/file")))
+    with pytest.raises(ValueError, match="instance of Policy"):
+        KVAgentMiddleware(cast(Any, "full"))
 
 
 # -- with others around it
