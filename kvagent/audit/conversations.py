@@ -43,6 +43,14 @@ _SUMMARY = re.compile(
     r"previous (?:conversation|messages|context)",
     re.IGNORECASE,
 )
+# How a text begins that is surely one: a task may speak of a summary, too.
+_SURELY = re.compile(
+    r"\A\W{0,9}(?:(?:context|conversation|session)\W{1,9})?(?:summary|checkpoint)\b|"
+    r"(?:continued|continuing) from (?:a|an|one|the) |conversation (?:so far|history)|"
+    r"(?:summary|recap) of (?:the|this|our|my|what)\b",
+    re.IGNORECASE,
+)
+_BEGINNING = 200
 _IDENTIFIER = re.compile(r"[\w./:-]*[\d_./:-][\w./:-]{4,}")
 _SHARED_IDENTIFIERS = 3
 _LOOK_BACK = 16
@@ -69,7 +77,7 @@ class Placed:
     common: int
     """Messages, from the front, whose bytes are those of ``before``."""
     parent: int | None = None
-    """The conversation in which a call asked for this one, or whose history is replaced in it."""
+    """The conversation in which a call asked for this one."""
 
     @property
     def head_changed(self) -> bool:
@@ -227,7 +235,8 @@ class Conversations:
     def _compacted(self, request: Request, new: Snapshot) -> _Found | None:
         """The branch whose history a summary in the body stands for."""
         body = new.body
-        text = next((text for message in body[:3] if _SUMMARY.search(text := _text(message))), "")
+        texts = map(_text, body[:3])
+        text = next((text for text in texts if _SURELY.search(text[:_BEGINNING])), "")
         if len(text) < _SUMMARY_CHARS:
             return None
         told = set(_IDENTIFIER.findall(text))
@@ -241,7 +250,7 @@ class Conversations:
                 continue
             sent = "\n".join(message.raw.decode(errors="replace") for message in old.body)
             if sum(identifier in sent for identifier in told) >= max(
-                _SHARED_IDENTIFIERS, len(told) // 2
+                _SHARED_IDENTIFIERS, len(told) * 2 // 3
             ):
                 return branch, "compacted", branch, None
         return None

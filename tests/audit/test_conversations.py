@@ -227,3 +227,17 @@ def test_memory_is_bounded(monkeypatch: Any) -> None:
     assert len(conversations._branches.values()) < 10
     again = conversations.place(request(sessions[0][3]))
     assert (again.conversation, again.before) == (0, None)
+
+
+def test_a_task_that_speaks_of_a_summary_is_another_conversation() -> None:
+    long = [SYSTEM, user("Look at src/file_0.py, src/file_1.py and src/file_2.py, please.")]
+    for number in range(3):
+        at = f"call_{number}"
+        long += [call("read", at, f'{{"path": "src/file_{number}.py"}}'), result("line\n" * 9, at)]
+    task = "In src/file_0.py, src/file_1.py, src/file_2.py compact the tables and write a summary. "
+    found = placed(long, [SYSTEM, user(task * 4)], [*long, user("go on")])
+    assert [(each.conversation, each.kind) for each in found] == [
+        (0, "first"),
+        (1, "first"),
+        (0, "grown"),
+    ]
