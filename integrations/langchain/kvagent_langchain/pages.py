@@ -102,7 +102,7 @@ class PageStore:
         values = self._values.setdefault((namespace, key), {})
         if value in values:
             return False
-        values[value] = None
+        values[bytes(memoryview(value))] = None  # a copy: orjson leaves much room behind its bytes
         self.size += len(value) + _OVERHEAD
         return True
 

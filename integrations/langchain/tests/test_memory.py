@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
+import tracemalloc
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import orjson
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -383,6 +385,19 @@ def test_only_so_many_memories_are_kept(max_bytes: int) -> None:
         assert memory.store is not None
         assert memory.store.get("", b"%d" % number) == (b"value",)
     assert len(made) == 100 + (99 if max_bytes == 1 else 100 - 64)
+
+
+def test_a_store_weighs_what_it_says() -> None:
+    store = PageStore()
+    tracemalloc.start()
+    try:
+        for number in range(100):
+            store.add("", b"%d" % number, orjson.dumps({"number": number, "text": 1000 * "x"}))
+        store.page([])
+        weight, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert weight < 2 * store.size
 
 
 @pytest.mark.parametrize(("max_bytes", "known"), [(1, 1), (1 << 30, 20)])
