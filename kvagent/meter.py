@@ -110,7 +110,7 @@ class Meter:
         """Go on from what ``learned()`` told in another process; errors of any kind for else."""
         ratio = {part: float(learned["ratio"][part]) for part in _PARTS}
         scale, mean, deviation, calibrated = map(float, learned["scale"])
-        timings = Timings(Line(*learned["prefill"]), Line(*learned["decode"]))
+        timings = Timings(_line(learned["prefill"]), _line(learned["decode"]))
         with self._lock:
             self._ratio.update(ratio)
             self.scale, self._mean, self._deviation = scale, mean, deviation
@@ -229,6 +229,11 @@ class Meter:
         largest = max(grown, key=lambda part: grown[part])
         grown[largest] += total - sum(grown.values())
         return grown
+
+
+def _line(told: Iterable[float]) -> Line:
+    points, weight, x, y, xx, xy, yy = map(float, told)
+    return Line(int(points), weight, x, y, xx, xy, yy)
 
 
 def part_of(role: str) -> Part:
