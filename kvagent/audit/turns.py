@@ -82,6 +82,8 @@ class Turn:
     length is not known counts as nothing."""
     gap: Gap | None
     """The report beside the prediction; None where there is no report or no prediction."""
+    starts: Sequence[int]
+    """In front of which token each message begins, and last ``prompt_tokens``."""
 
     @property
     def request(self) -> Request:
@@ -112,6 +114,15 @@ class Turn:
     def reported(self) -> Reported:
         """What the transcript says of its tokens."""
         return self.placed.request.reported
+
+    @property
+    def fresh(self) -> range:
+        """The messages that do not stand as they stood in the request before."""
+        return range(self.placed.common, len(self.placed.snapshot.messages))
+
+    def size_of(self, message: int) -> int:
+        """Tokens of a message, from 0."""
+        return self.starts[message + 1] - self.starts[message]
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +159,7 @@ class Analysis:
     ) -> None:
         self.target = target or Target()
         self.prompts = prompts or Estimated()
-        self._kv_bytes = kv_bytes
+        self.kv_bytes = kv_bytes
         self._conversations = Conversations()
         self._prediction = Prediction(self.target)
         self._hashed = HashedPrediction(self.target.blocks)
@@ -202,8 +213,9 @@ class Analysis:
             "" if hit is None else hit.loss,
             max(0, known - reusable),
             found,
-            None if self._kv_bytes is None else self._kv_bytes(size + answer),
+            None if self.kv_bytes is None else self.kv_bytes(size + answer),
             self._reporting.gap(placed, size, predicted, exact=tokens.exact),
+            tokens.starts,
         )
 
     def _before(self, placed: Placed) -> Ids[int] | None:

@@ -23,6 +23,9 @@ class Command(NamedTuple):
 
 
 COMMANDS = {
+    "audit": Command(
+        "kvagent.cli.audit", "Say what a recorded session wastes, why, and what would help."
+    ),
     "demo": Command(
         "kvagent.cli.demo", "Run an agent on a real llama.cpp, raw and wrapped, side by side."
     ),

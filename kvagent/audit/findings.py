@@ -1,0 +1,85 @@
+"""Which sightings are one fault, and which fault is the worst?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable
+from dataclasses import dataclass, field
+
+from kvagent.audit.rule import Finding, Severity, Sighting, Spot
+
+# Places that are named of one fault, and how many of those show their texts.
+SPOTS = 50
+_TEXTS = 3
+
+_RANK: dict[Severity, int] = {"error": 0, "warning": 1, "note": 2}
+
+
+@dataclass(slots=True)
+class _Fault:
+    first: Sighting
+    spots: list[Spot] = field(default_factory=list)
+    count: int = 0
+    tokens: int = 0
+
+
+class Findings:
+    """Takes sightings and gives findings; its memory grows with the faults, not with the log.
+
+    Args:
+        kv_bytes: bytes of the KV cache that so many tokens take.
+    """
+
+    def __init__(self, kv_bytes: Callable[[int], int] | None = None) -> None:
+        self._kv_bytes = kv_bytes
+        self._faults: dict[Hashable, _Fault] = {}
+
+    def add(self, sightings: Iterable[Sighting]) -> None:
+        """Count what was seen."""
+        for seen in sightings:
+            key = seen.rule.code, seen.spot.conversation, seen.key
+            fault = self._faults.setdefault(key, _Fault(seen))
+            fault.count += 1
+            fault.tokens += seen.spot.tokens
+            if fault.count <= SPOTS:
+                fault.spots.append(seen.spot if fault.count <= _TEXTS else _bare(seen.spot))
+
+    def all(self) -> list[Finding]:
+        """The worst first: by severity, then by tokens, then by code and place."""
+        found = [self._finding(fault) for fault in self._faults.values()]
+        return sorted(
+            found,
+            key=lambda each: (
+                _RANK[each.rule.severity],
+                -each.tokens,
+                each.rule.code,
+                each.spots[0].conversation,
+                each.spots[0].turn,
+            ),
+        )
+
+    def _finding(self, fault: _Fault) -> Finding:
+        first = fault.first
+        return Finding(
+            first.rule,
+            first.said,
+            first.fix or first.rule.fix,
+            first.example or first.rule.example,
+            fault.spots,
+            fault.count,
+            fault.tokens,
+            None if self._kv_bytes is None else self._kv_bytes(fault.tokens),
+        )
+
+
+def _bare(spot: Spot) -> Spot:
+    """The place without its texts."""
+    return Spot(
+        spot.place,
+        spot.conversation,
+        spot.turn,
+        spot.message,
+        spot.tool,
+        spot.field,
+        spot.character,
+        spot.tokens,
+    )
