@@ -126,6 +126,11 @@ class WhatIf:
     kv_peak_after: int | None
     left_out: str = ""
     """Why there is no such figure, or what it does not cover; in one sentence."""
+    breaks_before: int = 0
+    """Requests whose prefix broke."""
+    breaks_after: int = 0
+    stages: Sequence[tuple[str, int]] = ()
+    """Which stages edited, and how many requests each; most first."""
 
 
 @dataclass(frozen=True, slots=True)
