@@ -38,13 +38,13 @@ def explain(policy: Policy, window: int | None) -> str:
     if window and policy.warn_at:
         marks = ", ".join(f"{int(share * window):,}" for share in sorted(policy.warn_at))
         lines.append(f"warnings at {marks} tokens")
-    changed = "; ".join(_changed(policy))
-    if changed:
-        lines.append(f"set: {changed}")
+    set_otherwise = "; ".join(changed(policy))
+    if set_otherwise:
+        lines.append(f"set: {set_otherwise}")
     return "\n".join(lines)
 
 
-def _changed(settings: BaseModel, place: str = "") -> Iterator[str]:
+def changed(settings: BaseModel, place: str = "") -> Iterator[str]:
     """The fields that differ from their defaults, as ``kvagent rewrite --set`` takes them."""
     for name, field in type(settings).model_fields.items():
         value, usual = getattr(settings, name), field.get_default(call_default_factory=True)
@@ -55,7 +55,7 @@ def _changed(settings: BaseModel, place: str = "") -> Iterator[str]:
             continue
         if usual is None:
             yield f"{place}{name}=on"
-        yield from _changed(value, f"{place}{name}.")
+        yield from changed(value, f"{place}{name}.")
 
 
 def _shown(value: object) -> str:

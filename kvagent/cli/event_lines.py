@@ -5,14 +5,13 @@ As a line of JSON: the line of its request, the event's name, its fields. Nothin
 
 from __future__ import annotations
 
-import traceback
 from dataclasses import fields
-from pathlib import Path
 from typing import Any
 
 import orjson
 
 from kvagent.events import Event
+from kvagent.offline import place
 
 
 def as_json(number: int, event: Event) -> bytes:
@@ -22,10 +21,3 @@ def as_json(number: int, event: Event) -> bytes:
         value = getattr(event, field.name)
         told[field.name] = place(value) if isinstance(value, BaseException) else value
     return orjson.dumps(told) + b"\n"
-
-
-def place(error: BaseException) -> str:
-    """An error's kind and where it was raised; its own text may quote the prompt."""
-    frames = traceback.extract_tb(error.__traceback__)
-    where = f" in {Path(frames[-1].filename).name}, line {frames[-1].lineno}" if frames else ""
-    return type(error).__name__ + where

@@ -7,7 +7,6 @@ memory is bounded by the policy.
 
 from __future__ import annotations
 
-import logging
 import sys
 import traceback
 from collections import defaultdict
@@ -19,20 +18,17 @@ from typing import IO, Annotated
 import typer
 
 from kvagent.bill import saved_tokens
-from kvagent.chat import Doubt
-from kvagent.cli.event_lines import as_json, place
+from kvagent.cli.event_lines import as_json
 from kvagent.cli.failure import Failure, because
 from kvagent.cli.policy_file import read_policy
 from kvagent.cli.progress import progress
 from kvagent.cli.recorded import Broken, Recorded
 from kvagent.cli.summarizers import summarizer_of
 from kvagent.cli.whole_file import STANDARD, WholeFile
-from kvagent.engine import Engine
-from kvagent.events import Bypassed, Edited, Event, PrefixBroken, TurnFinished
+from kvagent.events import Edited, PrefixBroken
+from kvagent.offline import Offline, Rewritten
 from kvagent.policy import Policy
 from kvagent.summaries import Summarize
-
-logger = logging.getLogger("kvagent")
 
 # Who gives the wrong file does not want to read all of it again.
 _BROKEN_LINES_SAID = 20
@@ -111,7 +107,7 @@ def rewrite(
     holds no request, nothing is written and the exit status is 2.
     """
     settings = read_policy(policy, fields or ())
-    settings = settings.model_copy(update={"probe": False, "window": window or settings.window})
+    settings = settings.model_copy(update={"window": window or settings.window})
     _refuse_clashes(source, out, events)
     size = _size(source)
     with ExitStack() as stack:
@@ -146,28 +142,18 @@ class _Rewriting:
         say: Callable[[str], None],
         verbose: bool,
     ) -> None:
-        # In the foreground, so that the same recording gives the same bytes.
-        if policy.compact is not None:
-            compact = policy.compact.model_copy(update={"background": False})
-            policy = policy.model_copy(update={"compact": compact})
         try:
-            self._engine = Engine(policy, on_event=self._note, summarizer=summarize)
+            self._offline = Offline(policy, summarizer=summarize)
         except ValueError as error:  # a file that it names
             raise Failure(f"the policy does not hold: {error}") from error
         self._say = say
         self._verbose = verbose
-        self._events: list[Event] = []
         self._requests = 0
         self._edited = 0
         self._breaks = 0
         self._saved_tokens = 0
         self._broken = 0
         self._stages: dict[str, tuple[int, int, int]] = defaultdict(lambda: (0, 0, 0))
-
-    def _note(self, event: Event) -> None:
-        # Nothing was answered, so there is nothing to tell of answers.
-        if not isinstance(event, TurnFinished):
-            self._events.append(event)
 
     def line(self, number: int, line: bytes, wire: WholeFile, log: WholeFile | None) -> None:
         """Rewrite one line, and say what was done."""
@@ -181,13 +167,13 @@ class _Rewriting:
         if recorded is None:
             wire.write(line)
             return
-        self._events.clear()
-        body = self._rewritten(number, recorded.body)
-        wire.write(line if body == recorded.body else recorded.with_body(body))
+        made = self._rewritten(number, recorded.body)
+        edited = made.body != recorded.body
+        wire.write(recorded.with_body(made.body) if edited else line)
         self._requests += 1
-        self._edited += body != recorded.body
-        self._saved_tokens += saved_tokens(self._events)
-        for event in self._events:
+        self._edited += edited
+        self._saved_tokens += saved_tokens(made.events)
+        for event in made.events:
             self._breaks += isinstance(event, PrefixBroken)
             if isinstance(event, Edited):
                 times, freed, cost = self._stages[event.stage]
@@ -199,20 +185,14 @@ class _Rewriting:
             if log is not None:
                 log.write(as_json(number, event))
 
-    def _rewritten(self, number: int, body: bytes) -> bytes:
-        try:
-            return self._engine.rewrite(body)
-        except Doubt as doubt:
-            reason, bypassed = str(doubt), Bypassed(str(doubt))
-        except Exception as error:
-            logger.debug("kvagent failed on line %d", number, exc_info=True)
-            reason = f"an error inside kvagent, {place(error)}"
-            bypassed = Bypassed("an error inside kvagent", error)
-            if self._verbose:
-                reason += "\n" + "".join(traceback.format_exception(error)).rstrip()
-        self._events[:] = [bypassed]
-        self._say(f"line {number} goes out as it came: {reason}")
-        return body
+    def _rewritten(self, number: int, body: bytes) -> Rewritten:
+        made = self._offline.rewrite(body)
+        reason = made.let_through
+        if reason:
+            if made.error is not None and self._verbose:
+                reason += "\n" + "".join(traceback.format_exception(made.error)).rstrip()
+            self._say(f"line {number} goes out as it came: {reason}")
+        return made
 
     def _complain(self, number: int, line: bytes, broken: Broken) -> None:
         self._broken += 1
@@ -235,8 +215,8 @@ class _Rewriting:
 
     def summary(self) -> str:
         """Requests, how many of them changed, breaks, and the estimated prefill saved."""
-        would = "would be " if self._engine.policy.mode == "observe" else ""
-        bill = self._engine.meter.bill()
+        would = "would be " if self._offline.engine.policy.mode == "observe" else ""
+        bill = self._offline.engine.meter.bill()
         first = (
             f"{self._requests} requests, {self._edited} edited, {self._breaks} prefix breaks, "
             f"some {self._saved_tokens:,} tokens of prefill {would}saved"
