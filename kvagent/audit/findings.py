@@ -36,12 +36,14 @@ class Findings:
     def add(self, sightings: Iterable[Sighting]) -> None:
         """Count what was seen."""
         for seen in sightings:
-            key = seen.rule.code, seen.spot.conversation, seen.key
+            conversation = None if seen.everywhere else seen.spot.conversation
+            key = seen.rule.code, conversation, seen.key
             fault = self._faults.setdefault(key, _Fault(seen))
-            fault.count += 1
+            fault.count += seen.count
             fault.tokens += seen.spot.tokens
-            if fault.count <= SPOTS:
-                fault.spots.append(seen.spot if fault.count <= _TEXTS else _bare(seen.spot))
+            if len(fault.spots) < SPOTS:
+                shown = len(fault.spots) < _TEXTS
+                fault.spots.append(seen.spot if shown else _bare(seen.spot))
 
     def all(self) -> list[Finding]:
         """The worst first: by severity, then by tokens, then by code and place."""

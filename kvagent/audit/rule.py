@@ -92,6 +92,10 @@ class Sighting:
     """What to do here, where it can be said better than the rule says it."""
     example: str = ""
     """The same as code."""
+    count: int = 1
+    """How often it was seen, where only one of these places is told."""
+    everywhere: bool = False
+    """Whether it is one fault in whatever conversation it is seen: of the server, of the log."""
 
 
 class Check(Protocol):
