@@ -131,6 +131,9 @@ class WhatIf:
     breaks_after: int = 0
     stages: Sequence[tuple[str, int]] = ()
     """Which stages edited, and how many requests each; most first."""
+    refused_before: int = 0
+    """Requests that the server refuses because they do not fit in its window."""
+    refused_after: int = 0
 
 
 @dataclass(frozen=True, slots=True)
