@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass, field
 
@@ -20,6 +21,8 @@ class _Fault:
     spots: list[Spot] = field(default_factory=list)
     count: int = 0
     tokens: int = 0
+    behind: Counter[str] = field(default_factory=Counter)
+    """How often a fault with another code stood in front of it."""
 
 
 class Findings:
@@ -41,6 +44,8 @@ class Findings:
             fault = self._faults.setdefault(key, _Fault(seen))
             fault.count += seen.count
             fault.tokens += seen.spot.tokens
+            if seen.spot.behind not in ("", seen.rule.code):
+                fault.behind[seen.spot.behind] += seen.count
             if len(fault.spots) < SPOTS:
                 shown = len(fault.spots) < _TEXTS
                 fault.spots.append(seen.spot if shown else _bare(seen.spot))
@@ -63,7 +68,7 @@ class Findings:
         first = fault.first
         return Finding(
             first.rule,
-            first.said,
+            first.said + _hidden(fault),
             first.fix or first.rule.fix,
             first.example or first.rule.example,
             fault.spots,
@@ -84,4 +89,15 @@ def _bare(spot: Spot) -> Spot:
         spot.field,
         spot.character,
         spot.tokens,
+        behind=spot.behind,
     )
+
+
+def _hidden(fault: _Fault) -> str:
+    """What stands in front of it and has the cost."""
+    if not fault.behind:
+        return ""
+    codes = " or ".join(sorted(fault.behind))
+    times = fault.behind.total()
+    often = "each time" if times == fault.count else f"{times} of {fault.count} times"
+    return f" {often.capitalize()} {codes} stands in front of it and has the cost of both."

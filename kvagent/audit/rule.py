@@ -76,6 +76,8 @@ class Spot:
     """What was sent before beside what is sent now."""
     excerpt: str = ""
     """The beginning of the text that is at fault, where there is nothing to compare it with."""
+    behind: str = ""
+    """The code of the fault that stands in front of it in this turn and has the cost of both."""
 
 
 @dataclass(frozen=True, slots=True)
