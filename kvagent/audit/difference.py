@@ -19,7 +19,7 @@ chat template renders old messages otherwise."""
 Where = Literal["options", "tools", "message", "prompt"]
 
 # Characters that are shown on each side of the place.
-_AROUND = 120
+AROUND = 120
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,8 @@ class Difference:
     ``tool_calls[0].function.arguments``, ``function.parameters.properties.path``; empty where the
     whole of it is another."""
     character: int
-    """At which character of that text, from 0."""
+    """At which character of that text, from 0; of a prompt: of what the template renders, 0 where
+    that is not known."""
     cause: Why
     before: str
     """The text around the place as it was sent before, ``character`` at ``offset``."""
@@ -195,8 +196,8 @@ def _loaded(raw: bytes) -> dict[str, Any]:
 
 def _shown(where: Where, index: int, field: str, cause: Why, before: str, after: str) -> Difference:
     at = alike(before, after)
-    start = max(0, at - _AROUND)
-    end = at + _AROUND
+    start = max(0, at - AROUND)
+    end = at + AROUND
     return Difference(
         where, index, field, at, cause, before[start:end], after[start:end], at - start
     )

@@ -21,6 +21,8 @@ from kvagent.chat import shown
 if TYPE_CHECKING:
     import tiktoken
 
+    from kvagent.tokens.profile import TemplateProfile
+
 Ids = array  # of token ids, typecode "I"
 
 # Tokens that are held so as not to be made again; twice as many in the worst case.
@@ -43,6 +45,10 @@ class Tokens:
     """Whether these are the model's own tokens."""
     fault: str = ""
     """Why they are not, where the model's were asked for."""
+    text: str = ""
+    """What the template renders; empty where there is none."""
+    before: str = ""
+    """The same of the request before this one, where it is held."""
 
 
 class Prompts(Protocol):
@@ -56,6 +62,10 @@ class Prompts(Protocol):
     def exact(self) -> bool:
         """Whether they are the model's own."""
 
+    @property
+    def profile(self) -> TemplateProfile | None:
+        """What the template does to a prompt that grows; None where there is none."""
+
     def tokens(self, placed: Placed) -> Tokens:
         """The tokens of a request's prompt."""
 
@@ -68,6 +78,7 @@ class Estimated:
 
     name = "estimate: cl100k"
     exact = False
+    profile = None
 
     def __init__(self) -> None:
         self._held: Recent[bytes, Ids[int]] = Recent(_ROOM)

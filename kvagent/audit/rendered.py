@@ -24,6 +24,7 @@ from kvagent.chat import calls_of, text_of
 
 if TYPE_CHECKING:
     from kvagent.tokens.model import Model
+    from kvagent.tokens.profile import TemplateProfile
 
 # Tokens of pieces, and characters of last prompts, that are held; twice as many in the worst case.
 _PIECES = 500_000
@@ -100,6 +101,8 @@ class Exact:
         self._cut, self._composed = 0, 0
         self._in_pieces = True
         self._local: bool | None = None
+        self._profile: TemplateProfile | None = None
+        self._profiled = False
         self._instead = Estimated()
 
     @property
@@ -125,7 +128,21 @@ class Exact:
             return Tokens(made.ids, made.starts, exact=False, fault=str(error))
         size = len(text) + 8 * len(rendered.ids)
         self._last.put(placed.branch, rendered, size)
-        return Tokens(rendered.ids, rendered.starts, exact=True)
+        before = "" if last is None else last.text
+        return Tokens(rendered.ids, rendered.starts, exact=True, text=text, before=before)
+
+    @property
+    def profile(self) -> TemplateProfile | None:
+        """What the template does to a prompt that grows."""
+        if not self._profiled:
+            from kvagent.tokens.profile import profile_of
+
+            self._profiled = True
+            try:
+                self._profile = profile_of(self._model.template)
+            except (PromptError, ValueError):
+                self._profile = None
+        return self._profile
 
     # The text.
 
@@ -167,15 +184,9 @@ class Exact:
 
     def _is_local(self) -> bool:
         if self._local is None:
-            from kvagent.tokens.profile import profile_of
-
-            try:
-                worst = profile_of(self._model.template).worst()
-            except (PromptError, ValueError):
-                self._local = False
-            else:
-                codes = {hazard.code for hazard in worst.values()}
-                self._local = self._model.tool_template is None and codes <= _LOCAL
+            self._local = False
+            if self._model.tool_template is None and self.profile is not None:
+                self._local = self.profile.worst().keys() <= _LOCAL
         return self._local
 
     # Its tokens.

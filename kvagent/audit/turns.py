@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from kvagent.audit.conversations import Conversations, Kind, Placed
-from kvagent.audit.difference import Difference, alike, differences
+from kvagent.audit.difference import AROUND, Difference, alike, differences
 from kvagent.audit.prediction import HashedPrediction, Prediction, Target
 from kvagent.audit.prompts import Estimated, Ids, Prompts, Tokens
 from kvagent.audit.recent import Recent
@@ -21,6 +22,9 @@ from kvagent.audit.transcript import Hashed, Item, Place, Reported, Request, Unr
 from kvagent.events import Part
 from kvagent.prefixcache.hit import Loss
 from kvagent.prefixcache.seen import common_prefix
+
+if TYPE_CHECKING:
+    from kvagent.tokens.profile import TemplateProfile
 
 # What a template puts behind the last message differs from what follows once it is not the last.
 _EDGE = 32
@@ -84,6 +88,8 @@ class Turn:
     """The report beside the prediction; None where there is no report or no prediction."""
     starts: Sequence[int]
     """In front of which token each message begins, and last ``prompt_tokens``."""
+    profile: TemplateProfile | None = None
+    """What the chat template does to a prompt that grows; None where none is known."""
 
     @property
     def request(self) -> Request:
@@ -216,6 +222,7 @@ class Analysis:
             None if self.kv_bytes is None else self.kv_bytes(size + answer),
             self._reporting.gap(placed, size, predicted, exact=tokens.exact),
             tokens.starts,
+            self.prompts.profile,
         )
 
     def _before(self, placed: Placed) -> Ids[int] | None:
@@ -258,7 +265,10 @@ def _by_template(
     if placed.kind not in ("grown", "again") or shared >= min(len(before), len(tokens.ids)) - _EDGE:
         return ()
     index = max((at for at, start in enumerate(tokens.starts[:-1]) if start <= shared), default=0)
-    return (Difference("prompt", index, "", 0, "template", "", "", 0),)
+    at = alike(tokens.before, tokens.text)
+    start, end = max(0, at - AROUND), at + AROUND
+    texts = tokens.before[start:end], tokens.text[start:end]
+    return (Difference("prompt", index, "", at, "template", *texts, at - start),)
 
 
 @dataclass(slots=True)
