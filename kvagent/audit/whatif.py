@@ -10,6 +10,7 @@ import logging
 from array import array
 from collections import Counter
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import orjson
 
@@ -23,6 +24,9 @@ from kvagent.events import Edited
 from kvagent.explanation import changed
 from kvagent.offline import Offline, place
 from kvagent.policy import Policy
+
+if TYPE_CHECKING:
+    from kvagent.tokens.profile import TemplateProfile
 
 logger = logging.getLogger("kvagent")
 
@@ -164,6 +168,11 @@ class _Beside:
     def exact(self) -> bool:
         """Whether they are the model's own."""
         return self._prompts.exact
+
+    @property
+    def profile(self) -> TemplateProfile | None:
+        """What the template does to a prompt that grows."""
+        return self._prompts.profile
 
     def tokens(self, placed: Placed) -> Tokens:
         """The tokens of a request's prompt."""
