@@ -204,6 +204,8 @@ class Report:
     gates: Sequence[Gate] = ()
     redacted: bool = False
     """Whether texts were replaced by stand-ins."""
+    passed_over: Sequence[str] = ()
+    """Files of folders that are no transcripts."""
 
     @property
     def worst_first(self) -> list[Session]:

@@ -1,0 +1,227 @@
+"""How are transcripts audited, from their paths to one report?
+
+What the command does, for programs: ``audit_file("session.jsonl").findings``.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from kvagent.audit.analyse import Watcher, audit
+from kvagent.audit.baseline import Baseline
+from kvagent.audit.counting import Counting, counting_of
+from kvagent.audit.files import File, files_of
+from kvagent.audit.formats import BY_NAME, recognise
+from kvagent.audit.formats.contents import Contents
+from kvagent.audit.gates import check_words, gates_of
+from kvagent.audit.rules import RULES, checks
+from kvagent.audit.selection import Only, selected
+from kvagent.audit.session import Failed, Report, Session
+from kvagent.audit.settings import Settings, SettingsError
+from kvagent.audit.source import STANDARD, Source, opened, source_of
+from kvagent.audit.transcript import NoTranscript
+from kvagent.audit.turns import Analysis
+
+if TYPE_CHECKING:
+    from kvagent.audit.whatif import WhatIfSent
+    from kvagent.policy import Policy
+
+_CHUNK = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Listener:
+    """Is told how far an audit has come."""
+
+    begin: Callable[[str, int | None], None] = lambda *_: None
+    """A file's name and its bytes; None where nobody knows them."""
+    advance: Callable[[int], None] = lambda _: None
+    """Bytes that were read since it was last told."""
+
+
+def audit_file(
+    path: str | os.PathLike[str],
+    settings: Settings | None = None,
+    *,
+    counting: Counting | None = None,
+    policy: Policy | None = None,
+) -> Session:
+    """Audit one transcript; ``-`` is standard input.
+
+    Args:
+        path: a file in any format that kvagent knows, packed or not.
+        settings: as the command takes them; what is about gates and output is not used here.
+        counting: counts tokens instead of what the settings name.
+        policy: what the session is sent through for ``what_if``; None: the default one.
+
+    Raises:
+        NoTranscript: it cannot be read, or no format knows it, or there is nothing in it.
+        SettingsError: a setting does not hold.
+    """
+    return Auditor(settings, counting=counting, policy=policy).file(path)
+
+
+def audit_files(
+    sources: Sequence[str | os.PathLike[str]],
+    settings: Settings | None = None,
+    *,
+    counting: Counting | None = None,
+    policy: Policy | None = None,
+    listener: Listener | None = None,
+) -> Report:
+    """Audit many transcripts, and see whether the gates hold that the settings have.
+
+    What cannot be read is told in the report and hinders no other; a file of a folder that is no
+    transcript is passed over.
+
+    Args:
+        sources: files and folders; ``-`` is standard input.
+        settings: as the command takes them.
+        counting: counts tokens instead of what the settings name.
+        policy: what the sessions are sent through for ``what_if``; None: the default one.
+        listener: is told how far it has come.
+
+    Raises:
+        SettingsError: a setting does not hold.
+    """
+    auditor = Auditor(settings, counting=counting, policy=policy, listener=listener)
+    baseline = None
+    if auditor.settings.baseline is not None:
+        baseline = Baseline.read(auditor.settings.baseline)
+    sessions, failed, passed_over = [], [], []
+    for file in files_of(sources):
+        try:
+            sessions.append(auditor.file(file.path))
+        except NoTranscript as error:
+            if _is_something_else(file, error):
+                passed_over.append(file.path)
+            else:
+                failed.append(Failed(file.path, str(error)))
+    gates = gates_of(sessions, auditor.settings, baseline)
+    return Report(sessions, failed, gates, passed_over=passed_over)
+
+
+class Auditor:
+    """Audits one transcript after the other, all in the same way.
+
+    Args:
+        settings: as the command takes them.
+        counting: counts tokens instead of what the settings name.
+        policy: what a session is sent through for ``what_if``; None: the default one.
+        listener: is told how far it has come.
+
+    Raises:
+        SettingsError: a setting does not hold.
+    """
+
+    def __init__(
+        self,
+        settings: Settings | None = None,
+        *,
+        counting: Counting | None = None,
+        policy: Policy | None = None,
+        listener: Listener | None = None,
+    ) -> None:
+        self.settings = settings or Settings()
+        self._format = self.settings.format
+        if self._format is not None and self._format not in BY_NAME:
+            raise SettingsError(
+                f"there is no format {self._format}; there are {', '.join(sorted(BY_NAME))}"
+            )
+        check_words(self.settings.fail_on)
+        self._codes = selected(self.settings.select, self.settings.ignore, RULES)
+        self._counting = counting or counting_of(self.settings)
+        self._policy = policy
+        self._listener = listener or Listener()
+
+    @property
+    def counting(self) -> Counting:
+        """What counts the tokens, and for which server."""
+        return self._counting
+
+    def file(self, path: str | os.PathLike[str]) -> Session:
+        """Audit the next one.
+
+        Raises:
+            NoTranscript: it cannot be read, or no format knows it, or there is nothing in it.
+        """
+        name = os.fspath(path)
+        with self._opened(name) as source:
+            contents = Contents.of(source)
+            known = recognise(contents) if self._format is None else BY_NAME[self._format]
+            analysis = self._counting.analysis()
+            found = [Only(check, self._codes) for check in checks()]
+            what_if = self._what_if(analysis)
+            watchers: list[Watcher] = [] if what_if is None else [what_if]
+            session = audit(known.read(contents), name, known, analysis, found, watchers)
+        if not session.requests and session.unreadable_count:
+            first = session.unreadable[0]
+            raise NoTranscript(
+                f"nothing in {name} can be read as {known.title} ({known.name}): "
+                f"{first.place} {first.why}."
+            )
+        if what_if is not None and session.rows:
+            session.what_if = what_if.result(session)
+        return session
+
+    def _what_if(self, analysis: Analysis) -> WhatIfSent | None:
+        if not self.settings.what_if:
+            return None
+
+        from kvagent.audit.whatif import WhatIfSent
+        from kvagent.policy import Policy
+
+        policy = self._policy or Policy()
+        if policy.window is None:
+            policy = policy.model_copy(update={"window": self._counting.target.window})
+        try:
+            return WhatIfSent(policy, analysis)
+        except ValueError as error:  # a file that it names
+            raise SettingsError(f"the policy does not hold: {error}") from error
+
+    @contextmanager
+    def _opened(self, name: str) -> Iterator[Source]:
+        """The file, whose bytes are counted while they are read."""
+        listener = self._listener
+        try:
+            size = None if name == STANDARD else Path(name).stat().st_size or None
+        except (OSError, ValueError):
+            size = None  # opening it will say why
+        listener.begin(name, size)
+        if size is None:
+            with opened(name) as source:
+                yield source
+            return
+        try:
+            raw = _Counted(name, listener.advance)
+        except OSError as error:
+            raise NoTranscript(f"{name} cannot be read: {error.strerror or error}.") from error
+        with io.BufferedReader(raw, _CHUNK) as stream:
+            source = source_of(name, stream)
+            yield source
+            if source.stream is not stream:
+                source.stream.close()
+
+
+class _Counted(io.FileIO):
+    """A file that tells how many bytes were read."""
+
+    def __init__(self, name: str, advance: Callable[[int], None]) -> None:
+        super().__init__(name)
+        self._advance = advance
+
+    def readinto(self, buffer: Any, /) -> int | None:
+        size = super().readinto(buffer)
+        self._advance(size or 0)
+        return size
+
+
+def _is_something_else(file: File, error: NoTranscript) -> bool:
+    """Whether a file of a folder is no transcript, which nobody said that it was."""
+    return not file.named and not isinstance(error.__cause__, OSError)

@@ -1,0 +1,71 @@
+"""Which rules does a user mean, and who looks for no others?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from difflib import get_close_matches
+
+from kvagent.audit.rule import Check, Rule, Sighting
+from kvagent.audit.settings import SettingsError
+from kvagent.audit.turns import Turn
+
+
+def meant(word: str, rules: Sequence[Rule]) -> list[Rule]:
+    """The rules of a code (``KVA101``), the beginning of one (``KVA1``) or a name.
+
+    Raises:
+        SettingsError: there is none.
+    """
+    lower = word.lower()
+    found = [
+        rule for rule in rules if rule.name == lower or rule.code.lower().startswith(lower or "-")
+    ]
+    if not found:
+        raise SettingsError(f"{word} is no rule{nearest(word, rules)}")
+    return found
+
+
+def nearest(word: str, rules: Sequence[Rule]) -> str:
+    """What may have been meant, as the end of a sentence."""
+    names = {rule.name: rule.name for rule in rules}
+    names |= {rule.code.lower(): f"{rule.code} ({rule.name})" for rule in rules}
+    close = get_close_matches(word.lower(), names, n=3, cutoff=0.5)
+    if not close:
+        return ": `kvagent explain` lists them all"
+    told = dict.fromkeys(names[each] for each in close)
+    return f": was {' or '.join(told)} meant?"
+
+
+def selected(select: Sequence[str], ignore: Sequence[str], rules: Sequence[Rule]) -> frozenset[str]:
+    """The codes of the rules that are looked for.
+
+    As in ruff, the longer word decides where one selects what another one ignores.
+
+    Raises:
+        SettingsError: a word means no rule.
+    """
+    chosen: set[str] = set() if select else {rule.code for rule in rules}
+    words = [(word, True) for word in select] + [(word, False) for word in ignore]
+    found = [(meant(word, rules), wanted) for word, wanted in words]
+    # Few rules go last: they are meant more particularly. Of equal ones to ignore goes last.
+    for each, wanted in sorted(found, key=lambda pair: (-len(pair[0]), not pair[1])):
+        codes = {rule.code for rule in each}
+        chosen = chosen | codes if wanted else chosen - codes
+    return frozenset(chosen)
+
+
+class Only:
+    """A check that tells only of some rules."""
+
+    def __init__(self, check: Check, codes: frozenset[str]) -> None:
+        self._check = check
+        self._codes = codes
+
+    def turn(self, turn: Turn) -> Iterable[Sighting]:
+        return self._kept(self._check.turn(turn))
+
+    def end(self) -> Iterable[Sighting]:
+        return self._kept(self._check.end())
+
+    def _kept(self, sightings: Iterable[Sighting]) -> Iterable[Sighting]:
+        return (seen for seen in sightings if seen.rule.code in self._codes)
