@@ -90,6 +90,8 @@ class Turn:
     """In front of which token each message begins, and last ``prompt_tokens``."""
     profile: TemplateProfile | None = None
     """What the chat template does to a prompt that grows; None where none is known."""
+    target: Target = field(default_factory=Target)
+    """The server for which cached tokens were predicted."""
 
     @property
     def request(self) -> Request:
@@ -223,6 +225,7 @@ class Analysis:
             self._reporting.gap(placed, size, predicted, exact=tokens.exact),
             tokens.starts,
             self.prompts.profile,
+            self.target,
         )
 
     def _before(self, placed: Placed) -> Ids[int] | None:
