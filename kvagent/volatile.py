@@ -94,6 +94,8 @@ _BARE = re.compile(
 )
 
 
+_TELLS_TIME = re.compile(rf"\s*(?:{_MOMENT}|1\d{{9}}(?:\d{{3}}){{0,3}}(?:\.\d+)?)\s*")
+
 _DECORATION = "#*_-=<>[]: \t\r"
 _HOUR = re.compile(r"\d[:h]\d\d")
 # A label may be the heading of a section, or a tag, and the clock the line below it.
@@ -116,6 +118,11 @@ def volatile(text: str) -> str:
     if "\n" in text:
         raise ValueError("kvagent.volatile: the text has several lines; mark each on its own")
     return f"{MARK_OPEN}{text}{MARK_CLOSE}"
+
+
+def is_clock(value: str) -> bool:
+    """Whether volatile text is a time or a day, and not an id."""
+    return _TELLS_TIME.fullmatch(value) is not None
 
 
 @dataclass(frozen=True, slots=True)

@@ -94,12 +94,12 @@ def _of_tools(old: Sequence[bytes], new: Sequence[bytes]) -> Difference:
     before, after = (side[index] if index < len(side) else b"" for side in (old, new))
     field, one, other = "", before.decode(errors="replace"), after.decode(errors="replace")
     if cause == "tools_changed" and _tool_called(before) == _tool_called(after) != "":
-        field, one, other = _texts(orjson.loads(before), orjson.loads(after))
+        field, one, other = first_field(orjson.loads(before), orjson.loads(after))
     return _shown("tools", index, field, cause, one, other)
 
 
 def _tool_called(raw: bytes) -> str:
-    function = _loaded(raw).get("function")
+    function = loaded(raw).get("function")
     return str(function.get("name") or "") if isinstance(function, dict) else ""
 
 
@@ -110,9 +110,9 @@ def _of_messages(old: Sequence[Known], new: Sequence[Known], at: int, first: int
         texts = (only, "") if at < len(old) else ("", only)
         return _shown("message", first + at, "", "system_changed", *texts)
     before, after = old[at], new[at]
-    one, other = _loaded(before.raw), _loaded(after.raw)
+    one, other = loaded(before.raw), loaded(after.raw)
     if one and other:
-        field, was, now = _texts(one, other)
+        field, was, now = first_field(one, other)
     else:
         field, was, now = "", before.raw.decode(), after.raw.decode()
     return _shown("message", first + at, field, _cause(old, new, at, field), was, now)
@@ -150,10 +150,10 @@ def _first(old: Sequence[Known], new: Sequence[Known]) -> int:
     return min(len(old), len(new))
 
 
-def _texts(one: Any, other: Any) -> tuple[str, str, str]:
+def first_field(one: Any, other: Any) -> tuple[str, str, str]:
     """The first field that differs, and both texts of it."""
     try:
-        for path, before, after in _fields(one, other, ""):
+        for path, before, after in differing_fields(one, other, ""):
             return path, before, after
     except RecursionError:
         pass
@@ -161,17 +161,17 @@ def _texts(one: Any, other: Any) -> tuple[str, str, str]:
     return "", _written(one), _written(other)
 
 
-def _fields(one: Any, other: Any, path: str) -> Iterator[tuple[str, str, str]]:
+def differing_fields(one: Any, other: Any, path: str) -> Iterator[tuple[str, str, str]]:
     """All leaves that differ, in the order of the older side."""
     if isinstance(one, dict) and isinstance(other, dict):
         for key in (*one, *(key for key in other if key not in one)):
             before, after = one.get(key), other.get(key)
             if before != after:
-                yield from _fields(before, after, f"{path}.{key}" if path else key)
+                yield from differing_fields(before, after, f"{path}.{key}" if path else key)
     elif isinstance(one, list) and isinstance(other, list) and one and other:
         for number, (before, after) in enumerate(zip(one, other, strict=False)):
             if before != after:
-                yield from _fields(before, after, f"{path}[{number}]")
+                yield from differing_fields(before, after, f"{path}[{number}]")
         if len(one) != len(other):
             at = min(len(one), len(other))
             longer = _written(one[at:]), _written(other[at:])
@@ -186,7 +186,7 @@ def _written(value: Any) -> str:
     return "" if value is None else orjson.dumps(value).decode(errors="replace")
 
 
-def _loaded(raw: bytes) -> dict[str, Any]:
+def loaded(raw: bytes) -> dict[str, Any]:
     try:
         value = orjson.loads(raw)
     except ValueError:
