@@ -69,16 +69,31 @@ def _was_next(old: Entry, message: Mapping[str, Any]) -> bool:
 
 def _is_later(old: Entry, later: Sequence[Mapping[str, Any]]) -> bool:
     """Whether a whole message comes again later, perhaps with other words under the same tag."""
-    alike = [message for message in later if message["role"] == old.role]
-    if any(meaning(message) == old.meaning for message in alike):
+    return whole_moved(orjson.loads(old.raw), old.meaning, later)
+
+
+def whole_moved(old: Mapping[str, Any], name: bytes, later: Sequence[Mapping[str, Any]]) -> bool:
+    """The same of a message and what it means, as a fingerprint."""
+    alike = [message for message in later if message["role"] == old["role"]]
+    if any(meaning(message) == name for message in alike):
         return True
-    text = text_of(orjson.loads(old.raw))
-    return _tag_stands_in(text, [text_of(message) for message in alike])
+    return _tag_stands_in(text_of(old), [text_of(message) for message in alike])
 
 
 def _text_moved(old: Entry, message: Mapping[str, Any], later: Sequence[Mapping[str, Any]]) -> bool:
     """Whether ``message`` is the old one less blocks of text that later messages have."""
     before = orjson.loads(old.raw)
+    text = text_of(before).strip()
+    return part_moved(before, message, later, _NOTES.split(text)[0] if old.noted else text)
+
+
+def part_moved(
+    before: Mapping[str, Any],
+    message: Mapping[str, Any],
+    later: Sequence[Mapping[str, Any]],
+    text: str,
+) -> bool:
+    """Whether ``message`` is ``before``, with this text, less blocks that later messages have."""
     if any(
         (before.get(key) or None) != (message.get(key) or None)
         for key in (before.keys() | message.keys()) - {"content"}
@@ -86,9 +101,7 @@ def _text_moved(old: Entry, message: Mapping[str, Any], later: Sequence[Mapping[
         return False
     if _other_parts(before) != _other_parts(message):
         return False
-    long, short = text_of(before).strip(), text_of(message).strip()
-    if old.noted:
-        long = _NOTES.split(long)[0]
+    long, short = text, text_of(message).strip()
     if len(short) + _BLOCK > len(long):
         return False
     texts = [text_of(m) for m in later if m["role"] in NOTE_ROLES]

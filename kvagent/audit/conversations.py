@@ -337,7 +337,7 @@ def _change(old: Snapshot, new: Snapshot) -> Kind | None:
     again = sum(message.gist in kept for message in tail)
     if _is_summary(tail, rest, again):
         return "compacted"
-    if again or _is_same_message(rest[0], tail[0]):
+    if again or is_same_message(rest[0], tail[0]):
         return "changed"
     return None
 
@@ -353,7 +353,7 @@ def _is_summary(tail: Sequence[Known], rest: Sequence[Known], again: int) -> boo
     )
 
 
-def _is_same_message(old: Known, new: Known) -> bool:
+def is_same_message(old: Known, new: Known) -> bool:
     """Whether it is one message with something in it changed."""
     if old.role != new.role:
         return False
