@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 from kvagent.audit.findings import Findings
 from kvagent.audit.formats.format import Format
-from kvagent.audit.rule import Check
+from kvagent.audit.rule import Check, TraceCheck
 from kvagent.audit.session import Result, Row, Session, Timeline
 from kvagent.audit.transcript import Item, Request, Unreadable
 from kvagent.audit.turns import Analysis, Turn
@@ -24,9 +24,9 @@ _LARGEST = 100
 
 
 class Watcher(Protocol):
-    """Is shown every request, as it was read."""
+    """Is shown every request, counted."""
 
-    def request(self, request: Request) -> None:
+    def turn(self, turn: Turn) -> None:
         """The next one."""
 
 
@@ -46,7 +46,7 @@ def audit(
         format: what it was read as.
         analysis: counts; a fresh one.
         checks: look for faults; fresh ones.
-        watchers: see each request besides.
+        watchers: see each turn besides.
     """
     prompts = analysis.prompts
     session = Session(file, format.name, format.title, prompts.name, prompts.exact, analysis.target)
@@ -62,6 +62,9 @@ def audit(
             traced = analysis.traced(item)
             session.traced.append(traced)
             session.totals.add(traced)
+            for check in checks:
+                if isinstance(check, TraceCheck):
+                    findings.add(check.traced(traced))
             continue
         turn = analysis.turn(item)
         session.rows.append(Row.of(turn))
@@ -71,7 +74,7 @@ def audit(
         largest.turn(turn)
         _extend(session, turn)
         for watcher in watchers:
-            watcher.request(item)
+            watcher.turn(turn)
     for check in checks:
         findings.add(check.end())
     session.conversations = len({row.conversation for row in session.rows})

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Literal, Protocol, runtime_checkable
 
 from kvagent.audit.transcript import Place
-from kvagent.audit.turns import Turn
+from kvagent.audit.turns import Traced, Turn
 
 Severity = Literal["error", "warning", "note"]
 """``error``: prefill was lost that kvagent or its user can save, or a request failed; ``warning``:
@@ -108,6 +108,14 @@ class Check(Protocol):
 
     def end(self) -> Iterable[Sighting]:
         """What can be said only now that all were seen."""
+
+
+@runtime_checkable
+class TraceCheck(Check, Protocol):
+    """Sees the requests of a trace without texts, too."""
+
+    def traced(self, traced: Traced) -> Iterable[Sighting]:
+        """What is wrong with the next one."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from kvagent.audit.prompts import Prompts, Tokens
 from kvagent.audit.sent import raw_of
 from kvagent.audit.session import Session, WhatIf
 from kvagent.audit.transcript import Reported, Request
-from kvagent.audit.turns import Analysis, Totals
+from kvagent.audit.turns import Analysis, Totals, Turn
 from kvagent.events import Edited
 from kvagent.explanation import changed
 from kvagent.offline import Offline, place
@@ -65,18 +65,20 @@ class WhatIfSent:
         self._why_passed = ""
         self._failed = ""
 
-    def request(self, request: Request) -> None:
-        """The next request, as it was read."""
+    def turn(self, turn: Turn) -> None:
+        """The next request, counted as it was."""
         if self._failed:
             return
         try:
-            self._send(request)
+            self._send(turn)
         except Exception as error:
-            logger.debug("kvagent failed on %s", request.place, exc_info=True)
-            self._failed = f"An error inside kvagent at {request.place}: {place(error)}."
+            logger.debug("kvagent failed on %s", turn.place, exc_info=True)
+            self._failed = f"An error inside kvagent at {turn.place}: {place(error)}."
 
-    def _send(self, request: Request) -> None:
-        turn = self._analysis.turn(self._rewritten(request))
+    def _send(self, was: Turn) -> None:
+        # Shortened, it may not look like what was sent before; but it is known what it continues.
+        request = replace(self._rewritten(was.request), conversation=str(was.conversation))
+        turn = self._analysis.turn(request)
         self._totals.add(turn)
         self._breaks += bool(turn.differences)
         if turn.kv_bytes is not None:
