@@ -9,7 +9,6 @@ import io
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -33,16 +32,6 @@ if TYPE_CHECKING:
     from kvagent.policy import Policy
 
 _CHUNK = 1 << 20
-
-
-@dataclass(frozen=True, slots=True)
-class Listener:
-    """Is told how far an audit has come."""
-
-    begin: Callable[[str, int | None], None] = lambda *_: None
-    """A file's name and its bytes; None where nobody knows them."""
-    advance: Callable[[int], None] = lambda _: None
-    """Bytes that were read since it was last told."""
 
 
 def audit_file(
@@ -73,7 +62,7 @@ def audit_files(
     *,
     counting: Counting | None = None,
     policy: Policy | None = None,
-    listener: Listener | None = None,
+    advance: Callable[[int], None] = lambda _: None,
 ) -> Report:
     """Audit many transcripts, and see whether the gates hold that the settings have.
 
@@ -85,12 +74,12 @@ def audit_files(
         settings: as the command takes them.
         counting: counts tokens instead of what the settings name.
         policy: what the sessions are sent through for ``what_if``; None: the default one.
-        listener: is told how far it has come.
+        advance: is told the bytes that were read since it was last told.
 
     Raises:
         SettingsError: a setting does not hold.
     """
-    auditor = Auditor(settings, counting=counting, policy=policy, listener=listener)
+    auditor = Auditor(settings, counting=counting, policy=policy, advance=advance)
     baseline = None
     if auditor.settings.baseline is not None:
         baseline = Baseline.read(auditor.settings.baseline)
@@ -114,7 +103,7 @@ class Auditor:
         settings: as the command takes them.
         counting: counts tokens instead of what the settings name.
         policy: what a session is sent through for ``what_if``; None: the default one.
-        listener: is told how far it has come.
+        advance: is told the bytes that were read since it was last told.
 
     Raises:
         SettingsError: a setting does not hold.
@@ -126,7 +115,7 @@ class Auditor:
         *,
         counting: Counting | None = None,
         policy: Policy | None = None,
-        listener: Listener | None = None,
+        advance: Callable[[int], None] = lambda _: None,
     ) -> None:
         self.settings = settings or Settings()
         self._format = self.settings.format
@@ -138,7 +127,7 @@ class Auditor:
         self._codes = selected(self.settings.select, self.settings.ignore, RULES)
         self._counting = counting or counting_of(self.settings)
         self._policy = policy
-        self._listener = listener or Listener()
+        self._advance = advance
 
     @property
     def counting(self) -> Counting:
@@ -188,18 +177,16 @@ class Auditor:
     @contextmanager
     def _opened(self, name: str) -> Iterator[Source]:
         """The file, whose bytes are counted while they are read."""
-        listener = self._listener
         try:
             size = None if name == STANDARD else Path(name).stat().st_size or None
         except (OSError, ValueError):
             size = None  # opening it will say why
-        listener.begin(name, size)
         if size is None:
             with opened(name) as source:
                 yield source
             return
         try:
-            raw = _Counted(name, listener.advance)
+            raw = _Counted(name, self._advance)
         except OSError as error:
             raise NoTranscript(f"{name} cannot be read: {error.strerror or error}.") from error
         with io.BufferedReader(raw, _CHUNK) as stream:

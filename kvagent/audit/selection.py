@@ -31,9 +31,9 @@ def nearest(word: str, rules: Sequence[Rule]) -> str:
     names |= {rule.code.lower(): f"{rule.code} ({rule.name})" for rule in rules}
     close = get_close_matches(word.lower(), names, n=3, cutoff=0.5)
     if not close:
-        return ": `kvagent explain` lists them all"
+        return ", `kvagent explain` lists them all"
     told = dict.fromkeys(names[each] for each in close)
-    return f": was {' or '.join(told)} meant?"
+    return f", was {' or '.join(told)} meant?"
 
 
 def selected(select: Sequence[str], ignore: Sequence[str], rules: Sequence[Rule]) -> frozenset[str]:

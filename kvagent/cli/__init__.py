@@ -32,6 +32,9 @@ COMMANDS = {
     "doctor": Command(
         "kvagent.cli.doctor", "Examine a server: does it serve agents well, and what mends it?"
     ),
+    "explain": Command(
+        "kvagent.cli.explain", "Explain what audit finds: what it costs, how it comes, what to do."
+    ),
     "plan": Command(
         "kvagent.cli.plan", "Say whether a model and its KV cache fit a GPU, and what would help."
     ),

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rich.console import RenderableType
+from rich.console import Console, RenderableType
 from rich.text import Text
 
-from kvagent.audit.session import Session
+from kvagent.audit.session import Report, Session
 
 
 def summary(session: Session) -> Iterator[RenderableType]:
@@ -19,3 +19,12 @@ def summary(session: Session) -> Iterator[RenderableType]:
         yield Text(
             f"{finding.rule.code} {finding.rule.name} {finding.said} ({finding.count} times)"
         )
+
+
+def show(report: Report, console: Console, *, details: bool = False) -> None:
+    """Tell a report on a terminal."""
+    for session in report.sessions:
+        for part in summary(session):
+            console.print(part)
+    for gate in report.gates:
+        console.print(Text(f"{'failed' if gate.failed else 'holds'}: {gate.name}: {gate.said}"))

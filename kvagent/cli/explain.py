@@ -1,0 +1,99 @@
+"""What does a finding of the audit mean, and what is to be done?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from kvagent.cli.failure import Failure
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from kvagent.audit.rule import Rule
+
+_COSTS = {
+    "prefill": "tokens that are prefilled again",
+    "context": "tokens in the prompt that need not be there",
+    "": "nothing that could be counted",
+}
+
+
+def explain(
+    rules: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[RULE]...",
+            help="Codes (KVA101), beginnings of codes (KVA1) or names (clock-in-head); none: a "
+            "table of all.",
+        ),
+    ] = None,
+    output_format: Annotated[
+        Literal["terminal", "json"], typer.Option(help="How it is written.")
+    ] = "terminal",
+) -> None:
+    """Explain what audit finds: what it costs, how it comes about, and what to do."""
+    from kvagent.audit.rules import RULES
+    from kvagent.audit.selection import meant
+    from kvagent.audit.settings import SettingsError
+    from kvagent.cli.any_terminal import any_terminal
+
+    try:
+        # Each once, in the order in which they were asked for.
+        wanted = list(dict.fromkeys(rule for word in rules or () for rule in meant(word, RULES)))
+    except SettingsError as error:
+        raise Failure(str(error)) from error
+    if output_format == "json":
+        import orjson
+
+        values = [_json(rule) for rule in wanted or RULES]
+        typer.echo(orjson.dumps(values, option=orjson.OPT_INDENT_2).decode())
+        return
+    console = any_terminal()
+    if not wanted:
+        console.print(_table(RULES))
+        return
+    for number, rule in enumerate(wanted):
+        if number:
+            console.print()
+        for part in _told(rule):
+            console.print(part)
+
+
+def _json(rule: Rule) -> dict[str, Any]:
+    from dataclasses import asdict
+
+    return asdict(rule)
+
+
+def _table(rules: Sequence[Rule]) -> RenderableType:
+    from rich import box
+    from rich.table import Table
+
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1))
+    table.add_column("code", no_wrap=True)
+    table.add_column("name", no_wrap=True)
+    table.add_column("severity", no_wrap=True)
+    table.add_column("what is wrong", overflow="fold")
+    for rule in rules:
+        table.add_row(rule.code, rule.name, rule.severity, rule.summary)
+    return table
+
+
+def _told(rule: Rule) -> Iterator[RenderableType]:
+    from rich.padding import Padding
+    from rich.text import Text
+
+    yield Text(f"{rule.code} {rule.name} ({rule.severity})", style="bold")
+    yield Text(rule.summary)
+    yield Text()
+    yield Text(rule.why)
+    yield Text()
+    yield Text(f"Costs: {_COSTS[rule.cost]}.")
+    yield Text(f"Fix: {rule.fix}")
+    if rule.example:
+        yield Text()
+        # Not wrapped: it is code.
+        yield Padding(Text(rule.example, no_wrap=True, overflow="ignore"), (0, 0, 0, 4))
