@@ -6,9 +6,11 @@ What the command does, for programs: ``audit_file("session.jsonl").findings``.
 from __future__ import annotations
 
 import io
+import logging
 import os
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,18 +20,23 @@ from kvagent.audit.counting import Counting, counting_of
 from kvagent.audit.files import File, files_of
 from kvagent.audit.formats import BY_NAME, recognise
 from kvagent.audit.formats.contents import Contents
+from kvagent.audit.formats.format import Format
 from kvagent.audit.gates import check_words, gates_of
+from kvagent.audit.loose import Log, logs_of
 from kvagent.audit.rules import RULES, checks
 from kvagent.audit.selection import Only, selected
 from kvagent.audit.session import Failed, Report, Session
 from kvagent.audit.settings import Settings, SettingsError
 from kvagent.audit.source import STANDARD, Source, opened, source_of
-from kvagent.audit.transcript import NoTranscript
+from kvagent.audit.transcript import Item, NoTranscript, Place, Unreadable
 from kvagent.audit.turns import Analysis
+from kvagent.offline import place
 
 if TYPE_CHECKING:
     from kvagent.audit.whatif import WhatIfSent
     from kvagent.policy import Policy
+
+logger = logging.getLogger("kvagent")
 
 _CHUNK = 1 << 20
 
@@ -84,14 +91,20 @@ def audit_files(
     if auditor.settings.baseline is not None:
         baseline = Baseline.read(auditor.settings.baseline)
     sessions, failed, passed_over = [], [], []
-    for file in files_of(sources):
+    for log in logs_of(files_of(sources), auditor.settings.format):
         try:
-            sessions.append(auditor.file(file.path))
+            sessions.append(auditor.log(log))
         except NoTranscript as error:
-            if _is_something_else(file, error):
-                passed_over.append(file.path)
+            if _is_something_else(log.files[0], error):
+                passed_over.append(log.name)
             else:
-                failed.append(Failed(file.path, str(error)))
+                failed.append(Failed(log.name, str(error)))
+        except SettingsError:
+            raise
+        except Exception as error:  # the others are not lost by it
+            logger.debug("kvagent failed on %s", log.name, exc_info=True)
+            said = f"{log.name} is not audited: an error inside kvagent, {place(error)}."
+            failed.append(Failed(log.name, said))
     gates = gates_of(sessions, auditor.settings, baseline)
     return Report(sessions, failed, gates, passed_over=passed_over)
 
@@ -118,10 +131,10 @@ class Auditor:
         advance: Callable[[int], None] = lambda _: None,
     ) -> None:
         self.settings = settings or Settings()
-        self._format = self.settings.format
-        if self._format is not None and self._format not in BY_NAME:
+        name = self.settings.format
+        if name is not None and name not in BY_NAME:
             raise SettingsError(
-                f"there is no format {self._format}; there are {', '.join(sorted(BY_NAME))}"
+                f"there is no format {name}; there are {', '.join(sorted(BY_NAME))}"
             )
         check_words(self.settings.fail_on)
         self._codes = selected(self.settings.select, self.settings.ignore, RULES)
@@ -141,23 +154,43 @@ class Auditor:
             NoTranscript: it cannot be read, or no format knows it, or there is nothing in it.
         """
         name = os.fspath(path)
-        with self._opened(name) as source:
-            contents = Contents.of(source)
-            known = recognise(contents) if self._format is None else BY_NAME[self._format]
-            analysis = self._counting.analysis()
-            found = [Only(check, self._codes) for check in checks()]
-            what_if = self._what_if(analysis)
-            watchers: list[Watcher] = [] if what_if is None else [what_if]
-            session = audit(known.read(contents), name, known, analysis, found, watchers)
+        return self.log(Log(name, (File(name, named=True),)))
+
+    def log(self, log: Log) -> Session:
+        """Audit one file, or several that are one log; see ``file``."""
+        analysis = self._counting.analysis()
+        found = [Only(check, self._codes) for check in checks()]
+        what_if = self._what_if(analysis)
+        watchers: list[Watcher] = [] if what_if is None else [what_if]
+        with ExitStack() as stack:
+            first = stack.enter_context(self._opened(log.files[0].path))
+            contents = Contents.of(first)
+            known = self._format_of(contents)
+            items = chain(known.read(contents), self._more(log.files[1:]))
+            session = audit(items, log.name, known, analysis, found, watchers)
         if not session.requests and session.unreadable_count:
-            first = session.unreadable[0]
+            fault = session.unreadable[0]
             raise NoTranscript(
-                f"nothing in {name} can be read as {known.title} ({known.name}): "
-                f"{first.place} {first.why}."
+                f"nothing in {log.name} can be read as {known.title} ({known.name}): "
+                f"{fault.place} {fault.why}."
             )
         if what_if is not None and session.rows:
             session.what_if = what_if.result(session)
         return session
+
+    def _format_of(self, contents: Contents) -> Format:
+        name = self.settings.format
+        return recognise(contents) if name is None else BY_NAME[name]
+
+    def _more(self, files: Sequence[File]) -> Iterator[Item]:
+        """What is in the further files of a log."""
+        for file in files:
+            try:
+                with self._opened(file.path) as source:
+                    contents = Contents.of(source)
+                    yield from self._format_of(contents).read(contents)
+            except NoTranscript as error:
+                yield Unreadable(Place(file.path), f"is not there any more: {error}")
 
     def _what_if(self, analysis: Analysis) -> WhatIfSent | None:
         if not self.settings.what_if:

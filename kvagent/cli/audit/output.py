@@ -22,7 +22,6 @@ from kvagent.cli.whole_file import STANDARD, WholeFile
 
 _WRITERS = {
     "github": "github",
-    "html": "html",
     "json": "as_json",
     "md": "markdown",
     "sarif": "sarif",
@@ -86,15 +85,15 @@ def write(
 
 
 def _written(report: Report, form: OutputFormat) -> str:
-    try:
-        writer = importlib.import_module(f"kvagent.audit.report.{_WRITERS[form]}")
-        text: str = writer.write(report)
-    except ImportError as error:
-        if error.name is None or error.name.startswith("kvagent"):
-            raise
-        raise Failure(
-            f"a report as {form} needs {error.name}: pip install 'kvagent[audit]'"
-        ) from error
+    if form == "html":
+        from kvagent.audit.report import html
+
+        try:
+            return html.write(report)
+        except html.NoTemplates as error:
+            raise Failure(str(error)) from error
+    writer = importlib.import_module(f"kvagent.audit.report.{_WRITERS[form]}")
+    text: str = writer.write(report)
     return text if text.endswith("\n") else f"{text}\n"
 
 
