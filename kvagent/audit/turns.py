@@ -141,6 +141,8 @@ class Traced:
     prompt_tokens: int
     predicted_tokens: int | None
     loss: Loss
+    lost_tokens: int = 0
+    """What a cache without an end would have given beyond that."""
 
     @property
     def full_tokens(self) -> int:
@@ -189,7 +191,8 @@ class Analysis:
         hit = self._hashed.expect(request)
         if hit is None:
             return Traced(request, request.prompt_tokens, None, "")
-        return Traced(request, request.prompt_tokens, hit.cached_tokens, hit.loss)
+        lost = hit.shared_tokens - hit.cached_tokens
+        return Traced(request, request.prompt_tokens, hit.cached_tokens, hit.loss, lost)
 
     def turn(self, request: Request) -> Turn:
         """The next request, in the order in which they were sent."""
