@@ -1,0 +1,264 @@
+"""What of a report is shown in full, so that its page stays small, and in which order?"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from kvagent.audit.report.page.chart import Chart, charts, reports, trace
+from kvagent.audit.report.page.figures import count, several, share
+from kvagent.audit.report.page.flows import Flow, flows, longest_prompt, traced
+from kvagent.audit.report.page.sampled import sampled
+from kvagent.audit.report.page.timeline import Line, lines
+from kvagent.audit.report.page.words import server
+from kvagent.audit.reported import SENTENCES, Reason
+from kvagent.audit.rule import Finding, Severity
+from kvagent.audit.session import Report, Result, Row, Session, Timeline
+from kvagent.audit.turns import Totals, Traced
+
+# Of the whole page; each session has its share of columns and rows.
+_SESSIONS = 12
+_COLUMNS = 1_800
+_ROWS = 1_500
+# Of a session.
+_DRAWN = 12
+_WIDEST = 600
+_CONVERSATIONS = 200
+_FINDINGS = 60
+_RESULTS = 50
+_REQUESTS = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Conversation:
+    """A conversation in figures."""
+
+    number: int
+    requests: int
+    longest: int
+    prompt_tokens: int
+    hit_rate: float | None
+    wasted_tokens: int
+    reported_hit_rate: float | None
+    breaks: int
+    """Requests at which the prefix broke."""
+    exact: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """A conversation as pictures."""
+
+    conversation: Conversation
+    charts: list[Chart]
+    columns: int
+    """Of its requests, those that have a column."""
+    timeline: list[Line]
+
+
+@dataclass(frozen=True, slots=True)
+class Gaps:
+    """Requests whose report differs from the prediction for one reason."""
+
+    reason: str
+    requests: int
+    tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """What the page shows of a session."""
+
+    session: Session
+    id: str
+    """Within the page."""
+    exact: bool
+    target: str
+    verdict: list[str]
+    """What matters, in a few sentences."""
+    severities: list[tuple[Severity, int]]
+    """How many findings of each, without those that are none."""
+    flows: list[Flow]
+    longest: Flow | None
+    kv_peak: int | None
+    findings: Sequence[Finding]
+    conversations: list[Conversation]
+    """The worst first; of very many those."""
+    drawn: list[Drawn]
+    rows: list[Row]
+    results: Sequence[Result]
+    gaps: list[Gaps]
+    trace: Chart | None
+    requests: Sequence[Traced]
+    """The largest of a trace."""
+
+    @property
+    def prefilled(self) -> int:
+        """Tokens that the server would compute."""
+        return self.session.totals.prompt_tokens - self.session.totals.predicted_tokens
+
+    @property
+    def many(self) -> bool:
+        """Whether a conversation must be named for a turn to be known."""
+        return self.session.conversations > 1
+
+
+@dataclass(frozen=True, slots=True)
+class Together:
+    """The sums over all sessions; hit rates and waste are those of the chosen server."""
+
+    totals: Totals
+    exact: bool
+    findings: list[tuple[Severity, int]]
+
+
+def all_shown(report: Report) -> list[Shown]:
+    """The sessions that are shown in full, worst first."""
+    worst = report.worst_first[:_SESSIONS]
+    parts = max(1, len(worst))
+    return [
+        _shown(session, f"s{number}", _COLUMNS // parts, _ROWS // parts)
+        for number, session in enumerate(worst, 1)
+    ]
+
+
+def together(report: Report) -> Together:
+    """The sums over the sessions of a report."""
+    sums = Totals()
+    for session in report.sessions:
+        one = session.totals
+        sums.requests += one.requests
+        sums.prompt_tokens += one.prompt_tokens
+        sums.predicted_tokens += one.predicted_tokens
+        sums.wasted_tokens += one.wasted_tokens
+        sums.longest = max(sums.longest, one.longest)
+        sums.reported_requests += one.reported_requests
+        sums.reported_prompt_tokens += one.reported_prompt_tokens
+        sums.reported_cached_tokens += one.reported_cached_tokens
+        sums.breaks.update(one.breaks)
+    exact = all(map(is_exact, report.sessions))
+    findings = [each for session in report.sessions for each in session.findings]
+    return Together(sums, exact, severities(findings))
+
+
+def is_exact(session: Session) -> bool:
+    """Whether its tokens are the model's own; those of a trace are."""
+    return session.exact or (bool(session.traced) and not session.rows)
+
+
+def severities(findings: Sequence[Finding]) -> list[tuple[Severity, int]]:
+    """How many of each, without those that are none."""
+    counted = Counter(each.rule.severity for each in findings)
+    order: tuple[Severity, ...] = ("error", "warning", "note")
+    return [(name, counted[name]) for name in order if counted[name]]
+
+
+def _shown(session: Session, id: str, columns: int, rows: int) -> Shown:
+    groups: dict[int, list[Row]] = {}
+    for row in session.rows:
+        groups.setdefault(row.conversation, []).append(row)
+    conversations = sorted(
+        (_conversation(number, group) for number, group in groups.items()),
+        key=lambda each: (-each.wasted_tokens, -each.prompt_tokens, each.number),
+    )
+    drawn = []
+    for each in conversations[:_DRAWN]:
+        if columns < min(each.requests, 2):
+            break
+        group = groups[each.number]
+        chosen = sampled(group, min(_WIDEST, columns))
+        columns -= len(chosen)
+        timeline = session.timelines.get(each.number, Timeline())
+        # One column says no more than the bars above.
+        pictures = charts(chosen) if len(chosen) > 1 else []
+        strip = lines(timeline, group, each.exact)
+        drawn.append(Drawn(each, pictures, len(chosen), strip))
+    kv = [row.kv_bytes for row in session.rows if row.kv_bytes is not None]
+    exact = is_exact(session)
+    return Shown(
+        session,
+        id,
+        exact,
+        server(session.target),
+        _verdict(session, exact),
+        severities(session.findings),
+        flows(session) if session.rows else [traced(session)] if session.traced else [],
+        longest_prompt(session.rows),
+        max(kv, default=None),
+        session.findings[:_FINDINGS],
+        conversations[:_CONVERSATIONS],
+        drawn,
+        sampled(session.rows, rows),
+        session.results[:_RESULTS],
+        _gaps(session.rows),
+        trace(session.traced) if session.traced else None,
+        sorted(session.traced, key=lambda each: -each.prompt_tokens)[:_REQUESTS],
+    )
+
+
+def _conversation(number: int, rows: Sequence[Row]) -> Conversation:
+    taken = [row for row in rows if row.predicted_tokens is not None]
+    prompts = sum(row.prompt_tokens for row in taken)
+    told = [row for row in rows if reports(row)]
+    reported = sum(row.reported.prompt_tokens or 0 for row in told)
+    given = sum(row.reported.cached_tokens or 0 for row in told)
+    return Conversation(
+        number,
+        len(rows),
+        max(row.prompt_tokens for row in rows),
+        prompts,
+        sum(row.predicted_tokens or 0 for row in taken) / prompts if prompts else None,
+        sum(row.wasted_tokens for row in rows),
+        given / reported if reported else None,
+        sum(bool(row.breaks) for row in rows),
+        all(row.exact for row in rows),
+    )
+
+
+def _gaps(rows: Sequence[Row]) -> list[Gaps]:
+    """Most tokens first; where reports agree there is nothing to say."""
+    requests: Counter[Reason] = Counter()
+    tokens: Counter[Reason] = Counter()
+    for row in rows:
+        if row.gap is not None and row.gap.reason != "agrees":
+            requests[row.gap.reason] += 1
+            tokens[row.gap.reason] += row.gap.tokens
+    order = sorted(requests, key=lambda reason: (-abs(tokens[reason]), reason))
+    return [Gaps(SENTENCES[each], requests[each], tokens[each]) for each in order]
+
+
+def _verdict(session: Session, exact: bool) -> list[str]:
+    sums = session.totals
+    if not session.requests:
+        return ["It holds no request that could be read."]
+    if not session.rows:
+        rate = share(sums.hit_rate)
+        return [
+            f"A trace without texts: {rate} of its prompt tokens would come from the cache.",
+            "What breaks a prefix cannot be seen in it.",
+        ]
+    said = []
+    broken = sum(bool(row.breaks) for row in session.rows)
+    if broken:
+        part = sums.wasted_tokens / sums.prompt_tokens if sums.prompt_tokens else 0.0
+        said.append(
+            f"The prefix breaks at {broken:,} of {several(len(session.rows), 'request')}: "
+            f"{count(sums.wasted_tokens, exact)} tokens ({share(part, exact)} of all) are prefilled "
+            "again although they had been sent before."
+        )
+    elif len(session.rows) > 1:
+        said.append("No request breaks its prefix: what is prefilled is new.")
+    rate, told = sums.hit_rate, sums.reported_hit_rate
+    gaps = _gaps(session.rows)
+    if rate is not None and told is not None and gaps and abs(rate - told) >= 0.01:
+        less = "less" if told < rate else "more"
+        likely = next((each for each in gaps if (each.tokens < 0) == (told < rate)), gaps[0])
+        said.append(
+            f"The log reports a hit rate of {share(told)}, {less} than the {share(rate, exact)} "
+            f"that its prompts allow; most of it: {likely.reason}."
+        )
+    refused = sum(row.predicted_tokens is None for row in session.rows)
+    if refused:
+        said.append(f"{several(refused, 'prompt')} longer than the window.")
+    return said
