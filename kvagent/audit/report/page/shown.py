@@ -233,9 +233,9 @@ def _verdict(session: Session, exact: bool) -> list[str]:
     if not session.requests:
         return ["It holds no request that could be read."]
     if not session.rows:
-        rate = share(sums.hit_rate)
+        hit = share(sums.hit_rate)
         return [
-            f"A trace without texts: {rate} of its prompt tokens would come from the cache.",
+            f"A trace without texts: {hit} of its prompt tokens would come from the cache.",
             "What breaks a prefix cannot be seen in it.",
         ]
     said = []
