@@ -7,9 +7,30 @@ chat template, 4xx the server's cache, 5xx the window, 6xx what is not a valid r
 from __future__ import annotations
 
 from kvagent.audit.rule import Check, Rule
-from kvagent.audit.rules import head
+from kvagent.audit.rules import (
+    cache,
+    cache_key,
+    encoded,
+    head,
+    reported,
+    results,
+    template,
+    unused_tools,
+    valid,
+    window,
+)
 
-RULES: tuple[Rule, ...] = (*head.RULES,)
+_FAMILIES = (
+    head.RULES,
+    template.RULES,
+    (*cache.RULES, *cache_key.RULES, *reported.RULES),
+    (*results.RULES, *unused_tools.RULES, *encoded.RULES, *window.RULES),
+    valid.RULES,
+)
+
+RULES: tuple[Rule, ...] = tuple(
+    sorted((rule for family in _FAMILIES for rule in family), key=lambda rule: rule.code)
+)
 """All rules, by their codes."""
 
 BY_CODE = {rule.code: rule for rule in RULES}
@@ -17,4 +38,16 @@ BY_CODE = {rule.code: rule for rule in RULES}
 
 def checks() -> list[Check]:
     """One of each check, for one transcript."""
-    return [head.Head()]
+    return [
+        head.Head(),
+        template.Template(),
+        cache.Cache(),
+        cache_key.CacheKey(),
+        reported.Reports(),
+        results.LongResults(),
+        results.SameResults(),
+        unused_tools.UnusedTools(),
+        encoded.Encoded(),
+        window.Window(),
+        valid.Valid(),
+    ]

@@ -1,0 +1,312 @@
+"""Does the chat template break the prefix although the messages only grew?
+
+A template turns messages into text anew for each request, and some write old messages otherwise
+once new ones follow. That is not the agent's fault; it can only be seen with the model's template.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from kvagent.audit.difference import Difference
+from kvagent.audit.rule import Contrast, Rule, Sighting
+from kvagent.audit.rules.places import spot_of
+from kvagent.audit.turns import Turn
+from kvagent.chat import HEAD_ROLES, text_of
+
+if TYPE_CHECKING:
+    from kvagent.tokens.hazards import Code, Hazard, Mend
+
+REWRITES = Rule(
+    "KVA301",
+    "template-rewrites-history",
+    "error",
+    "prefill",
+    "The messages only grew, but the chat template renders old ones otherwise than before.",
+    "The server renders all messages of each request anew. Some templates write a message in one "
+    "way while it is the last of its kind and in another once more follow: they close a turn "
+    "differently, trim white space, or join messages. Everything behind the first differing "
+    "character is prefilled again, each time the same thing happens.",
+    "Serve the model with a template that writes each message once and for all: vLLM and "
+    "llama-server both take a file.",
+    "vllm serve MODEL --chat-template fixed.jinja\n"
+    "llama-server -m MODEL.gguf --jinja --chat-template-file fixed.jinja",
+)
+
+DATE = Rule(
+    "KVA302",
+    "date-in-template",
+    "warning",
+    "",
+    "The chat template prints today's date into the head of the prompt.",
+    "The date is no part of the messages: the template asks the server's clock. At midnight the "
+    "head of every prompt changes, each conversation is prefilled anew, and what was cached for all "
+    "of them is worth nothing. A long session that runs over midnight pays for it in its middle, "
+    "and a conversation that is taken up the next day anyway.",
+    "Pin the date for a conversation, or take it out of the template.",
+    'extra_body={"chat_template_kwargs": {"date_string": first_day}}  # Llama 3, if it reads it\n'
+    "VLLM_SYSTEM_START_DATE=2026-01-31 vllm serve openai/gpt-oss-120b",
+)
+
+TOOLS_LATE = Rule(
+    "KVA303",
+    "tools-rendered-late",
+    "error",
+    "prefill",
+    "The chat template moves the tools to a later message as the conversation grows.",
+    "Templates of older Mistral models write the tools right in front of the last user message. "
+    "With each new user message they move there, and the prompt differs from the place where they "
+    "stood before: nearly all of the history is prefilled again, each time a user says something.",
+    "Serve the model with a template that writes the tools in the head (newer ones of the same "
+    "maker do), or describe the tools in the system prompt.",
+    "vllm serve MODEL --chat-template tools_in_head.jinja",
+)
+
+LATE_SYSTEM = Rule(
+    "KVA304",
+    "late-system-message",
+    "note",
+    "",
+    "A system or developer message stands in mid-history.",
+    "What becomes of it depends on the chat template: some write it where it stands, Qwen3.5 and "
+    "Mistral refuse the request, DeepSeek's put all system text at the head, and vLLM does that with "
+    "developer messages where the template does not know the role. A head that changes costs the "
+    "whole prefix. With the model's template (--template) kvagent sees what happens.",
+    "Say it at the end of the newest user message or tool result: that is safe with every template.",
+    'messages[-1]["content"] += f"\\n\\n<reminder>{text}</reminder>"',
+)
+
+REFUSED = Rule(
+    "KVA305",
+    "template-refuses",
+    "warning",
+    "",
+    "The chosen server or its chat template refuses the request.",
+    "A template can raise an error: at a system message that is not the first, at two user messages "
+    "in a row, at a tool call without result. And each server checks requests before it renders "
+    "them. The request then fails with status 400 (500 in some versions). Its tokens are estimated "
+    "in this report.",
+    "Send the messages in the order that the template takes, or serve another template.",
+)
+
+REASONING = Rule(
+    "KVA306",
+    "reasoning-stripped-by-template",
+    "warning",
+    "prefill",
+    "The chat template leaves out the reasoning of earlier turns once a user message follows.",
+    "Many models that think (Qwen3, GLM, DeepSeek, MiniMax, gpt-oss, ...) are trained to see their "
+    "reasoning within the current loop of tool calls, and not that of finished ones. So at each new "
+    "user message the prompt differs from the first answer of the finished loop on, and the whole "
+    "loop is prefilled once more. One such prefill for each user message is what these models cost; "
+    "a user message in the middle of a loop adds one.",
+    "Keep the reasoning where the template has a switch for it; else put reminders into tool "
+    "results and not into user messages, so that the loop does not end.",
+    'extra_body={"chat_template_kwargs": {"preserve_thinking": True}}  # the name varies by model',
+)
+
+SYSTEM_MOVED = Rule(
+    "KVA307",
+    "system-moved-by-template",
+    "error",
+    "prefill",
+    "The chat template moves system text to another place as the conversation grows.",
+    "Some templates put all system messages together at the head, so a late one rewrites the head; "
+    "others write the system prompt into the last user message, and it moves on with each new one. "
+    "Everything behind that place is prefilled again.",
+    "Send one system message, at the beginning, and say what is new at the end of the newest user "
+    "message or tool result.",
+    'messages[-1]["content"] += f"\\n\\n<reminder>{text}</reminder>"',
+)
+
+RULES = (REWRITES, DATE, TOOLS_LATE, LATE_SYSTEM, REFUSED, REASONING, SYSTEM_MOVED)
+
+# Servers that give the day to a template's variable on their own.
+_GIVE_THE_DAY = frozenset({"llama.cpp"})
+
+# Said of a request whose tokens are not known here; no refusal.
+_NOT_KNOWN = "known here"
+
+# How many characters of a text show that it is that text, and how near a tag of reasoning stands.
+_NEEDLE = 24
+_TAG = 24
+
+_Breaks = Mapping[str, tuple[Rule, "tuple[Code, ...]", str]]
+_BREAKS: _Breaks = {
+    "reasoning": (
+        REASONING,
+        ("reasoning_dropped", "generation_prompt"),
+        "The template leaves out reasoning that stood in the prompt before.",
+    ),
+    "tools": (TOOLS_LATE, ("tools_moved",), "The template has moved the tools to a later message."),
+    "system": (
+        SYSTEM_MOVED,
+        ("system_moved",),
+        "The template has moved system text to another place.",
+    ),
+    "turn": (
+        REWRITES,
+        ("turn_rewritten", "generation_prompt", "results_merged", "content_trimmed"),
+        "The template renders messages otherwise than it did before.",
+    ),
+}
+"""By what is seen at the break: the rule, what a template's profile calls it, and what is said."""
+
+
+class Template:
+    """Looks at what the template makes of messages that only grew."""
+
+    def __init__(self) -> None:
+        self._date_told = False
+
+    def turn(self, turn: Turn) -> Iterable[Sighting]:
+        """What the template did to this request."""
+        for found in turn.differences:
+            if found.cause == "template":
+                yield _broken(turn, found)
+        if turn.fault and _NOT_KNOWN not in turn.fault:
+            said = f"These requests are refused: {turn.fault}"
+            yield Sighting(REFUSED, turn.fault, spot_of(turn), said, everywhere=True)
+        yield from _late_system(turn)
+        if not self._date_told and turn.profile is not None:
+            yield from self._date(turn)
+
+    def end(self) -> Iterable[Sighting]:
+        """Nothing: each fault was told when it came."""
+        return ()
+
+    def _date(self, turn: Turn) -> Iterable[Sighting]:
+        assert turn.profile is not None
+        hazard = turn.profile.hazard("date")
+        bare = turn.profile.hazard("date_without_system")
+        given = [name.split()[0] for name in turn.profile.dates if name.endswith(" kwarg")]
+        fix = example = ""
+        if bare is not None and not turn.placed.snapshot.head:
+            said = "Without a system message, the template writes one of its own, with the date."
+            fix = "Send a system message, however short."
+        elif hazard is not None:
+            said = "The template prints the server's date into every prompt."
+            fix, example = _mended((hazard,))
+        elif given and turn.target.kind in _GIVE_THE_DAY and not _pinned(turn, given):
+            said = f"The template prints {given[0]}, and the server sets it to today."
+            fix = f"Set {given[0]} to the day on which the conversation began."
+            example = _switch({given[0]: "31 Jan 2026"})
+        else:
+            return
+        if hazard is not None and _pinned(turn, given):
+            return
+        self._date_told = True
+        yield Sighting(DATE, None, spot_of(turn), said, fix, example, everywhere=True)
+
+
+def _broken(turn: Turn, found: Difference) -> Sighting:
+    """What the template did at a break."""
+    kind = _seen(turn, found)
+    rule, codes, said = _BREAKS[kind]
+    hazards = turn.profile.hazards if turn.profile is not None else ()
+    fix, example = _mended([hazard for hazard in hazards if hazard.code in codes])
+    spot = spot_of(
+        turn,
+        found.index,
+        tokens=turn.wasted_tokens,
+        character=found.character,
+        contrast=Contrast(found.before, found.after, found.offset),
+    )
+    return Sighting(rule, kind, spot, said, fix, example)
+
+
+def _seen(turn: Turn, found: Difference) -> str:
+    """What stands at a break on one side and not on the other."""
+    messages = turn.request.messages
+    sides = found.before[found.offset :], found.after[found.offset :]
+    if _only_in_one(map(_reasoning, messages[: found.index + 2]), sides):
+        return "reasoning"
+    around = (text[max(0, found.offset - _TAG) : found.offset + _TAG] for text in _texts(found))
+    if any("think" in text or "analysis" in text for text in around):
+        return "reasoning"
+    names = (_name(tool) for tool in turn.request.tools)
+    if _only_in_one(names, sides) or _only_in_one(("[AVAILABLE_TOOLS]",), sides):
+        return "tools"
+    system = (text_of(each) for each in messages if each.get("role") in HEAD_ROLES)
+    return "system" if _only_in_one(system, sides) else "turn"
+
+
+def _texts(found: Difference) -> tuple[str, str]:
+    return found.before, found.after
+
+
+def _only_in_one(texts: Iterable[str], sides: tuple[str, str]) -> bool:
+    needles = [needle for text in texts if (needle := text.strip()[:_NEEDLE])]
+    return any((needle in sides[0]) != (needle in sides[1]) for needle in needles)
+
+
+def _reasoning(message: Mapping[str, Any]) -> str:
+    for key in ("reasoning_content", "reasoning", "thinking"):
+        if isinstance(text := message.get(key), str) and text:
+            return text
+    return ""
+
+
+def _name(tool: Mapping[str, Any]) -> str:
+    function = tool.get("function")
+    name = function.get("name") if isinstance(function, Mapping) else None
+    return f'"{name}"' if isinstance(name, str) and name else ""
+
+
+def _late_system(turn: Turn) -> Iterable[Sighting]:
+    late = [number for number in turn.fresh if _is_late(turn, number)]
+    if not late:
+        return
+    said = "A system or developer message stands behind other messages."
+    if turn.profile is not None:
+        hazard = turn.profile.hazard("late_system")
+        if hazard is None or hazard.code != "ignored":
+            return  # rendered in its place; or it moves or is refused, which is told as such
+        said = "A late system message is not rendered at all by this template."
+    for number in late:
+        text = text_of(turn.request.messages[number])
+        yield Sighting(LATE_SYSTEM, None, spot_of(turn, number, excerpt=text), said)
+
+
+def _is_late(turn: Turn, number: int) -> bool:
+    snapshot = turn.placed.snapshot
+    return number >= snapshot.head and snapshot.messages[number].role in HEAD_ROLES
+
+
+def _pinned(turn: Turn, names: Sequence[str]) -> bool:
+    given = turn.request.options.get("chat_template_kwargs")
+    return isinstance(given, Mapping) and any(name in given for name in names)
+
+
+def _mended(hazards: Sequence[Hazard]) -> tuple[str, str]:
+    """The best that helps against any of them, in words and as code; empty where nothing does."""
+    mends = [mend for hazard in hazards for mend in hazard.mended_by]
+    switches = [mend for mend in mends if mend.by == "chat_template_kwargs"]
+    if switches:
+        best = min(switches, key=lambda mend: mend.lost)
+        return f"Send {_words(best)} with every request.", _switch(best.kwargs)
+    for mend in mends:
+        if mend.by in _WORDS:
+            return _WORDS[mend.by], ""
+    return "", ""
+
+
+_WORDS = {
+    "resend_reasoning": "Send the reasoning of earlier answers with them: this template keeps it.",
+    "omit_reasoning": (
+        "The template has no switch for it: leave the reasoning out of the history (then each step "
+        "prefills its own answer again), or have one such prefill for each user message."
+    ),
+    "system_message": "Send a system message, however short.",
+}
+
+
+def _words(mend: Mend) -> str:
+    pairs = ", ".join(f"{name}={json.dumps(value)}" for name, value in mend.kwargs.items())
+    return f"chat_template_kwargs {pairs}"
+
+
+def _switch(kwargs: Mapping[str, Any]) -> str:
+    return f'extra_body={{"chat_template_kwargs": {dict(kwargs)!r}}}'
