@@ -31,6 +31,7 @@ class Known:
     """One message: its bytes, and what it is whatever its form."""
 
     raw: bytes
+    """Without marks for the cache."""
     name: bytes
     """Equal for two forms of one message."""
     gist: bytes
@@ -88,9 +89,12 @@ class Reader:
         raw = raw_of(message)
         known = self._known.get(raw)
         if known is None:
-            raw = bytes(memoryview(raw))  # orjson's own holds far more than it shows
+            key = raw = bytes(memoryview(raw))  # orjson's own holds far more than it shows
+            if b'"cache_control"' in raw:
+                message = _unmarked(message)
+                raw = bytes(memoryview(raw_of(message)))
             known = _read(raw, message)
-            self._known.put(raw, known, len(raw) + 200)
+            self._known.put(key, known, len(raw) + 200)
         return known
 
     def _tools_of(self, tools: Sequence[Mapping[str, Any]]) -> Sequence[bytes]:
@@ -148,6 +152,20 @@ def _read(raw: bytes, message: Mapping[str, Any]) -> Known:
         bool(calls_of(message)) or len(text_of(message)) >= _UNIQUE_CHARS
     )
     return Known(raw, name, gist, role, own)
+
+
+def _unmarked(message: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Without the marks at which a maker's cache should end: they move on and are no text."""
+    bare = {key: value for key, value in message.items() if key != "cache_control"}
+    content = message.get("content")
+    if isinstance(content, list):
+        bare["content"] = [
+            {key: value for key, value in part.items() if key != "cache_control"}
+            if isinstance(part, dict)
+            else part
+            for part in content
+        ]
+    return bare
 
 
 def _without_ids(message: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -113,6 +113,11 @@ class Texts:
             found.append(change)
         return found or [Change("text", "", at := alike(before, after), at)]
 
+    def lasting(self, text: str) -> str:
+        """The text without clocks and ids."""
+        lines = self._lines(text.split("\n"))
+        return "\n".join("\0".join(_pieces(line)) for line in lines)
+
     def _lines(self, lines: Sequence[str]) -> list[Line]:
         text = "\n".join(lines)
         self._read += len(text)

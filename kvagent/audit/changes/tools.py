@@ -31,7 +31,7 @@ class Change:
     field: str
     """The text within that tool; empty where it is the whole of it, as compact JSON."""
     before: str
-    """That text as it was sent before."""
+    """That text as it was sent before; of tools reordered, with the names of those behind it."""
     after: str
 
 
@@ -45,6 +45,11 @@ def name_of(raw: bytes) -> str:
     function = loaded(raw).get("function")
     name = function.get("name") if isinstance(function, dict) else None
     return name if isinstance(name, str) else ""
+
+
+def lasting(raw: bytes) -> bytes:
+    """Equal for a tool whose keys come in another order."""
+    return tool_name(raw)
 
 
 def _by_name(tools: Sequence[bytes]) -> dict[tuple[str, int], bytes]:
@@ -91,8 +96,8 @@ def _changes(
             _names(same),
             places[same[at]],
             "function.name",
-            was[at][0],
-            same[at][0],
+            ", ".join(_names(was[at:])),
+            ", ".join(_names(same[at:])),
         )
 
 

@@ -12,6 +12,9 @@ from kvagent.audit.rules import (
     cache_key,
     encoded,
     head,
+    heads,
+    history,
+    prefix,
     reported,
     results,
     template,
@@ -22,6 +25,7 @@ from kvagent.audit.rules import (
 
 _FAMILIES = (
     head.RULES,
+    history.RULES,
     template.RULES,
     (*cache.RULES, *cache_key.RULES, *reported.RULES),
     (*results.RULES, *unused_tools.RULES, *encoded.RULES, *window.RULES),
@@ -39,7 +43,8 @@ BY_CODE = {rule.code: rule for rule in RULES}
 def checks() -> list[Check]:
     """One of each check, for one transcript."""
     return [
-        head.Head(),
+        prefix.Prefix(),
+        heads.Heads(),
         template.Template(),
         cache.Cache(),
         cache_key.CacheKey(),

@@ -172,9 +172,9 @@ def test_functions_are_tools(tmp_path: Path) -> None:
     )
     assert request.tools == [TOOL]
     assert request.messages[:2] == [SYSTEM, USER]
-    call = {**CALL, "tool_calls": [{**CALL["tool_calls"][0], "id": "call_2"}]}  # type: ignore[index, dict-item]
+    call = {**CALL, "tool_calls": [{**CALL["tool_calls"][0], "id": "call-of-message-2"}]}  # type: ignore[index, dict-item]
     assert request.messages[2] == call
-    assert request.messages[3] == {**RESULT, "name": "ls", "tool_call_id": "call_2"}
+    assert request.messages[3] == {**RESULT, "name": "ls", "tool_call_id": "call-of-message-2"}
     assert request.replies[0]["tool_calls"][0]["function"]["name"] == "ls"
 
 
@@ -184,7 +184,7 @@ def test_a_longer_log_says_the_same_of_its_beginning(tmp_path: Path) -> None:
     messages = [USER, asked, told, asked, told]
     short, long = requests(tmp_path, {"messages": messages[:3]}, {"messages": messages})
     assert long.messages[:3] == short.messages
-    assert long.messages[4]["tool_call_id"] == "call_3"
+    assert long.messages[4]["tool_call_id"] == "call-of-message-3"
 
 
 def test_what_gateways_say_of_caches(tmp_path: Path) -> None:

@@ -13,6 +13,9 @@ from typing import Any
 from kvagent.audit.formats.dialects.call import function
 from kvagent.audit.formats.fields import mapping, objects
 
+MADE = "call-of-message-"
+"""How the ids begin that are made here: no transcript has them."""
+
 ROLE = "function"
 CALL = "function_call"
 
@@ -29,13 +32,13 @@ def modern(messages: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     for at, message in enumerate(messages):
         call = mapping(message.get(CALL))
         if call and not message.get("tool_calls"):
-            called = f"call_{at}"
+            called = f"{MADE}{at}"
             message = {
                 **{key: value for key, value in message.items() if key not in (CALL, "tool_calls")},
                 "tool_calls": [function(call.get("name"), call.get("arguments"), called)],
             }
         elif message.get("role") == ROLE:
-            message = {"role": "tool", "tool_call_id": called or f"call_{at}", **_rest(message)}
+            message = {"role": "tool", "tool_call_id": called or f"{MADE}{at}", **_rest(message)}
         made.append(message)
     return made
 

@@ -1,0 +1,72 @@
+"""What of a prompt that was sent before is not what it was, before it is known what it cost?"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass
+
+from kvagent.audit.difference import AROUND, alike
+from kvagent.audit.rule import Contrast, Rule, Sighting, Spot
+from kvagent.audit.turns import Turn
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One fault in one turn; those of a turn stand in the order of the prompt."""
+
+    rule: Rule
+    key: Hashable
+    """Faults of one conversation with one rule and key are one finding."""
+    said: str
+    message: int | None = None
+    tool: int | None = None
+    field: str = ""
+    character: int | None = None
+    contrast: Contrast | None = None
+    excerpt: str = ""
+    fix: str = ""
+    example: str = ""
+    count: int = 1
+    """How many of the kind there are in this turn, of which this one is told."""
+
+    def seen(self, turn: Turn, tokens: int, behind: str) -> Sighting:
+        """The fault with its cost, and the code of the one in front of it."""
+        spot = Spot(
+            turn.place,
+            turn.conversation,
+            turn.number,
+            self.message,
+            self.tool,
+            self.field,
+            self.character,
+            tokens,
+            self.contrast,
+            self.excerpt,
+            behind,
+        )
+        return Sighting(
+            self.rule, self.key, spot, self.said, self.fix, self.example, count=self.count
+        )
+
+
+def contrast(before: str, after: str, one: int, other: int) -> Contrast:
+    """Two texts around a place in each, the place at the same distance from both beginnings."""
+    left = min(AROUND, one, other)
+    return Contrast(before[one - left : one + AROUND], after[other - left : other + AROUND], left)
+
+
+def first_contrast(before: str, after: str) -> tuple[int, Contrast]:
+    """The first character in which they differ, and the texts around it."""
+    at = alike(before, after)
+    return at, contrast(before, after, at, at)
+
+
+def is_unseen(turn: Turn, message: int) -> bool:
+    """Whether it is known that the prompt does not show what became of a message.
+
+    Servers write some things in a form of their own, arguments for one; with the model's own tokens
+    one sees that the cache reaches over it.
+    """
+    if not turn.exact:
+        return False
+    return not turn.wasted_tokens or turn.reusable_tokens >= turn.starts[message + 1]
