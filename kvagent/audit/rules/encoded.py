@@ -20,15 +20,18 @@ _WIDTHS = (60, 64, 72, 76)
 _LINES = _LEAST // max(_WIDTHS)
 # Of letters drawn from 64, nearly all occur among so many; those of words, numbers, hex do not.
 _SAMPLE, _KINDS = 1_000, 40
+# So begins what a maker has encrypted for itself (OpenAI's reasoning and compactions): it goes back
+# as it came, and is no text for the model.
+_SEALED = "gAAAA"
 
 BASE64 = Rule(
     "KVA504",
     "base64-in-text",
     "warning",
     "context",
-    "A text holds a file encoded as base64.",
-    "A picture, a PDF or an archive came as letters into a text: in a tool's result, an argument of "
-    "a call, a pasted message. A model cannot read it so. It takes about a token for every one or "
+    "A text holds data encoded as base64.",
+    "A picture, a PDF, an archive or a signature came as letters into a text: in a tool's result, "
+    "an argument of a call, a pasted message. A model cannot read it so. It takes about a token for every one or "
     "two characters, far more than other text, and every later request carries it.",
     "Send pictures as image parts, and in place of other files a path, a handle or their text.",
     'content = [{"type": "image_url", "image_url": {"url": f"data:image/png;base64,{data}"}}]\n'
@@ -67,7 +70,7 @@ class Encoded:
                     tokens=turn.size_of(number) * size // max(size, len(known.raw)),
                     excerpt=text[max(0, at - 40) : at + 120],
                 )
-                said = "A text holds a file that was encoded as base64."
+                said = "Texts hold long runs of base64."
                 yield Sighting(BASE64, known.role, spot, said)
                 break
 
@@ -79,7 +82,7 @@ class Encoded:
 def base64_in(text: str) -> tuple[int, int] | None:
     """Where the first run of base64 begins, and how many characters such runs have together."""
     runs = [*_long_words(text), *_equal_lines(text)] if len(text) >= _LEAST else []
-    real = [(start, end) for start, end in runs if _is_mixed(text[start : start + _SAMPLE])]
+    real = [run for run in runs if _is_encoded(text[run[0] : run[0] + _SAMPLE])]
     if not real:
         return None
     return min(real)[0], sum(end - start for start, end in real)
@@ -111,8 +114,10 @@ def _equal_lines(text: str) -> Iterable[tuple[int, int]]:
         yield start, at
 
 
-def _is_mixed(letters: str) -> bool:
+def _is_encoded(letters: str) -> bool:
     """Whether small and capital letters and digits occur, nearly all of them."""
+    if letters.startswith(_SEALED):
+        return False
     kinds = set(letters)
     mixed = any(map(str.islower, kinds)) and any(map(str.isupper, kinds))
     return mixed and any(map(str.isdigit, kinds)) and len(kinds - set("=\r\n\t ")) >= _KINDS

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from kvagent.audit.recent import Recent
 from kvagent.audit.rule import Rule, Sighting, Spot
 from kvagent.audit.rules.places import counted, spot_of
 from kvagent.audit.turns import Turn
@@ -16,6 +17,7 @@ from kvagent.audit.turns import Turn
 # reported cached token says something.
 _REQUESTS = 3
 _TOKENS = 4_096
+_BRANCHES = 50_000
 
 IDLE = Rule(
     "KVA405",
@@ -95,11 +97,15 @@ class Reports:
         self._requests = self._expected = 0
         self._any_cached = False
         self._first: Spot | None = None
+        self._failed: Recent[int, bool] = Recent(_BRANCHES)
 
     def turn(self, turn: Turn) -> Iterable[Sighting]:
         """What the report of a turn falls short of."""
-        gap = turn.gap
-        if gap is None:
+        placed, gap = turn.placed, turn.gap
+        # What a request left in the cache that failed, nobody knows.
+        unknown = placed.left is not None and self._failed.get(placed.left)
+        self._failed.put(placed.branch, turn.request.error is not None)
+        if gap is None or unknown:
             return
         self._requests += 1
         self._any_cached = self._any_cached or gap.reported_tokens > 0

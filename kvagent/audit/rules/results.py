@@ -14,7 +14,10 @@ from kvagent.chat import text_of
 from kvagent.policy import long_result
 
 # What is long for kvagent's evict, and never less than this.
-_LONG_CHARS = 8_000
+_LONG_CHARS = 10_000
+# They are more than worth a note from so many tokens on, or from that part of a known window.
+_HEAVY_TOKENS = 16_000
+_HEAVY_PART = 4
 # A text of a few times a pointer's fifty tokens.
 _REPEAT_CHARS = 1_000
 
@@ -30,7 +33,8 @@ LONG_RESULT = Rule(
     "A result is prefilled once and then carried by every later request of the conversation: it "
     "takes KV cache and attention in each of them, and brings the end of the window nearer. Most of "
     "a long log, page or file listing is never looked at again. Shortened later, it costs a prefix "
-    "break; shortened before it is first sent, it costs nothing.",
+    "break; shortened before it is first sent, it costs nothing. (A few are a note; from 16,000 "
+    "tokens on, or a quarter of the window where it is known, it is a warning.)",
     "Shorten such results before they are first sent: let the tool page, filter or limit its "
     "output, or let kvagent do it, which keeps the original for when it is asked for.",
     "import kvagent\n\n"
@@ -41,7 +45,7 @@ LONG_RESULT = Rule(
 SAME_RESULT = Rule(
     "KVA502",
     "same-result-twice",
-    "warning",
+    "note",
     "context",
     "A tool result stands in the prompt already, word for word.",
     "The agent read the same file or page again, and nothing had changed. The second copy takes as "
@@ -53,6 +57,8 @@ SAME_RESULT = Rule(
 
 RULES = (LONG_RESULT, SAME_RESULT)
 
+_FEW_LONG = replace(LONG_RESULT, severity="note")
+
 
 _RESULTS = ("tool", "function")
 
@@ -62,12 +68,15 @@ class _Long:
     """The long results of one tool in one conversation."""
 
     tool: str
+    heavy: int
+    """From how many tokens on they are more than worth a note."""
     count: int = 0
     tokens: int = 0
     share: float = 0.0
     """The largest part of a prompt that they were together."""
     again: int = 0
-    """How often later requests sent one of them again."""
+    """How often later requests sent one of them again, and how many tokens that were."""
+    carried: int = 0
     spots: list[Spot] = field(default_factory=list)
 
 
@@ -105,6 +114,7 @@ class LongResults:
                 new.append(self._found_one(turn, number))
         for result in standing:
             result.kin.again += 1
+            result.kin.carried += result.tokens
         standing += new
         self._measure(turn, standing)
         self._standing.put(placed.branch, standing, len(standing) + 1)
@@ -113,13 +123,14 @@ class LongResults:
     def end(self) -> Iterable[Sighting]:
         """The long results of each tool, and how far they were carried."""
         for long in self._found.values():
+            rule = LONG_RESULT if long.tokens >= long.heavy else _FEW_LONG
             said = _said(long)
             *first, last = long.spots
             for spot in first:
-                yield Sighting(LONG_RESULT, long.tool, spot, said)
+                yield Sighting(rule, long.tool, spot, said)
             rest = long.tokens - sum(spot.tokens for spot in first)
             more = long.count - len(first)
-            yield Sighting(LONG_RESULT, long.tool, replace(last, tokens=rest), said, count=more)
+            yield Sighting(rule, long.tool, replace(last, tokens=rest), said, count=more)
 
     def _is_long(self, turn: Turn, number: int) -> bool:
         if turn.size_of(number) <= long_result(turn.target.window):
@@ -128,7 +139,9 @@ class LongResults:
 
     def _found_one(self, turn: Turn, number: int) -> _Standing:
         tool, tokens = tool_of(turn.request.messages, number), turn.size_of(number)
-        kin = self._found.setdefault((turn.conversation, tool), _Long(tool))
+        window = turn.target.window
+        heavy = _HEAVY_TOKENS if window is None else window // _HEAVY_PART
+        kin = self._found.setdefault((turn.conversation, tool), _Long(tool, heavy))
         kin.count += 1
         kin.tokens += tokens
         if len(kin.spots) < SPOTS:
@@ -153,9 +166,11 @@ def _said(long: _Long) -> str:
         f"{results}{whose} {'are' if many else 'is'} long: {long.tokens:,} tokens, "
         f"{'together ' if many else ''}up to {long.share:.0%} of a prompt"
     )
-    if long.again:
-        what = "one of them" if many else "it"
-        said += f"; later requests sent {what} again {counted(long.again, 'time')}"
+    if long.again and many:
+        said += f"; later requests carried {long.carried:,} tokens of them"
+    elif long.again:
+        later = counted(long.again, "later request")
+        said += f"; {later} carried it"
     return said + "."
 
 

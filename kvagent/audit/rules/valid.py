@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -63,7 +64,29 @@ BROKEN_ARGUMENTS = Rule(
     '    call.function.arguments = "{}"  # and say in the result that they were cut off',
 )
 
-RULES = (ORPHANED_CALL, ORPHANED_RESULT, BROKEN_ARGUMENTS)
+REFUSED = Rule(
+    "KVA604",
+    "unpaired-refused",
+    "error",
+    "",
+    "The server refused a request because its calls and results do not pair.",
+    "The log has the server's error: a call without its result, or a result without its call, where "
+    "this API wants each directly behind the other. The run failed there, and will fail again with "
+    "the same history.",
+    "Find the call or result that the error names, and answer or remove both together; trim "
+    "histories only in front of a call or behind its last result.",
+)
+
+RULES = (ORPHANED_CALL, ORPHANED_RESULT, BROKEN_ARGUMENTS, REFUSED)
+
+# As OpenAI and Anthropic say it, in both of OpenAI's APIs.
+_UNPAIRED = re.compile(
+    r"tool_use\W{1,3}ids were found without|unexpected\W{1,3}tool_use_id|"
+    r"tool_call_ids did not have response|must be followed by tool messages|"
+    r"must be a response to a prec?eed?ing message with|"
+    r"No tool (?:output|call) found for (?:function call|tool output)",
+    re.IGNORECASE,
+)
 
 _SAID = {
     ORPHANED_CALL.code: "A tool call has no result before the next message.",
@@ -90,6 +113,10 @@ class Valid:
         for rule, number, name in unpaired(messages, turn.placed.common):
             field = "tool_call_id" if rule is ORPHANED_RESULT else "tool_calls"
             yield from self._tell(rule, turn, number, field, name)
+        error = turn.request.error
+        if error is not None and _UNPAIRED.search(error):
+            said = "The server refused requests because their calls and results do not pair."
+            yield Sighting(REFUSED, None, spot_of(turn, excerpt=error), said)
 
     def end(self) -> Iterable[Sighting]:
         """Nothing: each fault was told when it came."""
