@@ -210,12 +210,12 @@ def _made(values: dict[str, Any], where: str, *, by_name: bool) -> Settings:
 
 def _sentence(fault: ErrorDetails) -> str:
     name = str(fault["loc"][0]) if fault["loc"] else "it"
-    name = _NAMES.get(name, name)
     if fault["type"] == "extra_forbidden":
         known = sorted(_NAMES.values())
         close = get_close_matches(name.replace("_", "-"), known, n=1)
         hint = f"was {close[0]} meant?" if close else f"there are {', '.join(known)}"
         return f"{name} is no setting, {hint}"
+    name = _NAMES.get(name, name)
     reason = fault["msg"].removeprefix("Value error, ").removeprefix("Input ")
     text = repr(fault["input"])
     return f"{name} {reason}, not {text if len(text) <= 40 else text[:37] + '...'}"
