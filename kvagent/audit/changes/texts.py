@@ -104,13 +104,15 @@ class Texts:
             start,
         )
         found: list[Change] = []
-        has_text = False
         for change in sides.changes():
-            if change.what == "text":
-                if has_text:
-                    continue
-                has_text = True
-            found.append(change)
+            if change.what != "text":
+                found.append(change)
+            elif all(each.what != "text" for each in found):
+                if not found:
+                    # Lines that are the same may begin like those that were put in or taken out.
+                    at = alike(before, after)
+                    change = Change("text", "", at, at)
+                found.append(change)
         return found or [Change("text", "", at := alike(before, after), at)]
 
     def lasting(self, text: str) -> str:
@@ -217,12 +219,7 @@ class _Sides:
         old = self._old[one].text if one < len(self._old) else ""
         new = self._new[other].text if other < len(self._new) else ""
         same = alike(old, new)
-        return Change(
-            "text",
-            "",
-            self._old_starts[min(one, len(self._old))] + same,
-            self._new_starts[min(other, len(self._new))] + same,
-        )
+        return Change("text", "", self._old_starts[one] + same, self._new_starts[other] + same)
 
 
 def _what(line: Line, span: Span, value: str) -> What:

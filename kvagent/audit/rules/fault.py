@@ -9,6 +9,9 @@ from kvagent.audit.difference import AROUND, alike
 from kvagent.audit.rule import Contrast, Rule, Sighting, Spot
 from kvagent.audit.turns import Turn
 
+# Where a message begins is exact to so many tokens.
+_EDGE = 8
+
 
 @dataclass(frozen=True, slots=True)
 class Fault:
@@ -28,6 +31,9 @@ class Fault:
     example: str = ""
     count: int = 1
     """How many of the kind there are in this turn, of which this one is told."""
+    only_alone: bool = False
+    """Whether it is one only if the prompt first differs here: else nobody could tell that it does
+    at all, for servers are given the same text."""
 
     def seen(self, turn: Turn, tokens: int, behind: str) -> Sighting:
         """The fault with its cost, and the code of the one in front of it."""
@@ -69,4 +75,10 @@ def is_unseen(turn: Turn, message: int) -> bool:
     """
     if not turn.exact:
         return False
-    return not turn.wasted_tokens or turn.reusable_tokens >= turn.starts[message + 1]
+    return turn.wasted_tokens <= _EDGE or turn.reusable_tokens >= turn.starts[message + 1]
+
+
+def is_seen(turn: Turn, message: int) -> bool:
+    """Whether it is known that the prompt first differs in a message."""
+    starts, reached = turn.starts, turn.reusable_tokens
+    return turn.exact and starts[message] - _EDGE <= reached < starts[message + 1] - _EDGE

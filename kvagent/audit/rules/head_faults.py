@@ -9,7 +9,7 @@ from kvagent.audit.changes.texts import Texts, joined, parts_of, place_in
 from kvagent.audit.difference import alike, first_field, loaded
 from kvagent.audit.rule import Rule
 from kvagent.audit.rules import head
-from kvagent.audit.rules.fault import Fault, contrast, first_contrast, is_unseen
+from kvagent.audit.rules.fault import Fault, contrast, first_contrast, is_seen, is_unseen
 from kvagent.audit.sent import Known, Snapshot
 from kvagent.audit.turns import Turn
 from kvagent.chat import text_of
@@ -157,7 +157,7 @@ def _of_tools(change: tool_changes.Change) -> tuple[Rule, object, str]:
 
 def _rewritten(turn: Turn, at: int, old: Known, new: Known, where: str) -> Iterator[Fault]:
     """The same text in another form: worth a word where the prompt may show it."""
-    if is_unseen(turn, at) or (old.name == new.name and not turn.exact):
+    if is_unseen(turn, at) or (old.name == new.name and not is_seen(turn, at)):
         return
     field, before, after = first_field(loaded(old.raw), loaded(new.raw))
     character, texts = first_contrast(before, after)
@@ -170,6 +170,7 @@ def _rewritten(turn: Turn, at: int, old: Known, new: Known, where: str) -> Itera
         field=field,
         character=character,
         contrast=texts,
+        only_alone=old.name == new.name,
     )
 
 

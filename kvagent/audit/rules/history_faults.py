@@ -11,7 +11,7 @@ from kvagent.audit.changes.texts import Texts, joined, parts_of, place_in
 from kvagent.audit.difference import first_field, loaded
 from kvagent.audit.formats.dialects.functions import MADE
 from kvagent.audit.rules import history
-from kvagent.audit.rules.fault import Fault, contrast, first_contrast, is_unseen
+from kvagent.audit.rules.fault import Fault, contrast, first_contrast, is_seen, is_unseen
 from kvagent.audit.sent import Known, Snapshot
 from kvagent.audit.turns import Turn
 from kvagent.chat import calls_of, text_of
@@ -179,7 +179,7 @@ def _written(turn: Turn, at: int, was: Known, now: Known) -> Iterator[Fault]:
                 character=character,
                 contrast=texts,
             )
-    elif path is None and (turn.exact or not same_render(_bare(before), _bare(after))):
+    elif path is None and (is_seen(turn, at) or not same_render(_bare(before), _bare(after))):
         field, one, other = first_field(before, after)
         character, texts = first_contrast(one, other)
         yield Fault(
@@ -190,6 +190,7 @@ def _written(turn: Turn, at: int, was: Known, now: Known) -> Iterator[Fault]:
             field=field,
             character=character,
             contrast=texts,
+            only_alone=alike,
         )
 
 

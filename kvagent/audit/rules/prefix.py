@@ -42,5 +42,5 @@ def _with_costs(turn: Turn, faults: list[Fault]) -> Iterator[Sighting]:
     for number, fault in enumerate(faults):
         if number == 0:
             yield fault.seen(turn, turn.wasted_tokens, "")
-        else:
+        elif not fault.only_alone:
             yield fault.seen(turn, 0, faults[0].rule.code)
