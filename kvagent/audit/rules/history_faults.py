@@ -9,13 +9,13 @@ from typing import Any
 from kvagent.audit.changes.messages import Change, changes
 from kvagent.audit.changes.texts import Texts, joined, parts_of, place_in
 from kvagent.audit.difference import first_field, loaded
-from kvagent.audit.formats.dialects.functions import MADE
 from kvagent.audit.rules import history
-from kvagent.audit.rules.fault import Fault, contrast, first_contrast, is_seen, is_unseen
+from kvagent.audit.rules.fault import Fault, contrast, first_contrast
+from kvagent.audit.rules.roles import called, called_first
+from kvagent.audit.rules.written_faults import written
 from kvagent.audit.sent import Known, Snapshot
 from kvagent.audit.turns import Turn
-from kvagent.chat import calls_of, text_of
-from kvagent.fingerprint import same_render
+from kvagent.chat import text_of
 from kvagent.moved import part_moved, whole_moved
 
 # Faults of one rule that are told of one turn; the last one counts for those that are not.
@@ -23,8 +23,6 @@ _TOLD = 3
 
 # Moved text is looked for in so many of the newest messages.
 _LATER = 8
-
-_REASONING = ("reasoning", "reasoning_content", "reasoning_details")
 
 # A result that got so much shorter was cleared.
 _CLEARED = 2
@@ -56,7 +54,7 @@ class HistoryFaults:
         for change in found:
             at = new.head + change.new.start
             if change.what == "written":
-                yield from _written(turn, at, old.body[change.old.start], new.messages[at])
+                yield from written(turn, at, old.body[change.old.start], new.messages[at])
             elif change.what == "edited":
                 yield self._edited(turn, at, old, change.old.start)
             elif change.what == "inserted":
@@ -82,7 +80,7 @@ class HistoryFaults:
         fault = Fault(
             history.EDITED,
             ("edited", now.role),
-            f"{_KINDS.get(now.role, 'A message')} in the history was changed.",
+            f"{called_first(now.role)} in the history was changed.",
             message=at,
             field=field,
             character=character,
@@ -96,7 +94,7 @@ class HistoryFaults:
                 said="Text was taken out of an old message and came back in a newer one.",
             )
         if found and {change.what for change in found} == {"clock"}:
-            said = f"A clock in {_KINDS_IN.get(now.role, 'a message')} in the history changes."
+            said = f"A clock in {called(now.role)} in the history changes."
             return replace(fault, key=("clock", now.role), said=said)
         if _is_shortened(was, now, one, other):
             if _is_newest(old.body, place):
@@ -115,17 +113,6 @@ class HistoryFaults:
         return fault
 
 
-_KINDS = {
-    "user": "A user message",
-    "assistant": "An answer of the model",
-    "tool": "A tool result",
-    "function": "A tool result",
-    "system": "A system message",
-    "developer": "A system message",
-}
-_KINDS_IN = {role: kind[0].lower() + kind[1:] for role, kind in _KINDS.items()}
-
-
 def _few(found: Iterator[Fault]) -> list[Fault]:
     """Of many with one rule and key the first ones, and the rest as a count."""
     told: list[Fault] = []
@@ -141,121 +128,12 @@ def _few(found: Iterator[Fault]) -> list[Fault]:
     return told
 
 
-def _written(turn: Turn, at: int, was: Known, now: Known) -> Iterator[Fault]:
-    """The same message in other bytes."""
-    before, after = loaded(was.raw), loaded(now.raw)
-    if was.name != now.name:
-        yield from _with_ids(turn, at, before, after)
-    if is_unseen(turn, at):
-        return
-    path = _arguments(before, after)
-    if path is not None:
-        field, one, other = path
-        character, texts = first_contrast(one, other)
-        only_blanks = _without_blanks(one) == _without_blanks(other)
-        yield Fault(
-            history.ARGUMENTS,
-            only_blanks,
-            "The arguments of an old call came back with other blanks between them."
-            if only_blanks
-            else "The arguments of an old call came back in another form.",
-            message=at,
-            field=field,
-            character=character,
-            contrast=texts,
-        )
-    reasons = [(before.get(key) or "", after.get(key) or "", key) for key in _REASONING]
-    if any(one and not other for one, other, _ in reasons):
-        one, other, key = next(each for each in reasons if each[0] and not each[1])
-        renamed = any(other == one for _, other, _ in reasons)
-        if not renamed:
-            character, texts = first_contrast(*map(str, (one, other)))
-            yield Fault(
-                history.REASONING,
-                "",
-                "The reasoning of an old answer was left away.",
-                message=at,
-                field=key,
-                character=character,
-                contrast=texts,
-            )
-    elif path is None and (is_seen(turn, at) or not same_render(_bare(before), _bare(after))):
-        field, one, other = first_field(before, after)
-        character, texts = first_contrast(one, other)
-        yield Fault(
-            history.RESERIALISED,
-            now.role,
-            f"{_KINDS.get(now.role, 'A message')} in the history came back in another form.",
-            message=at,
-            field=field,
-            character=character,
-            contrast=texts,
-            only_alone=alike,
-        )
-
-
-def _bare(message: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Without the ids of calls, which have a rule of their own."""
-    bare = {key: value for key, value in message.items() if key != "tool_call_id"}
-    if "tool_calls" in bare:
-        bare["tool_calls"] = [
-            {key: value for key, value in call.items() if key != "id"} for call in calls_of(message)
-        ]
-    return bare
-
-
-def _arguments(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[str, str, str] | None:
-    """The first arguments that are another text: the path, and both texts."""
-    for number, (one, other) in enumerate(zip(calls_of(before), calls_of(after), strict=False)):
-        texts = _text_of_arguments(one), _text_of_arguments(other)
-        if texts[0] != texts[1]:
-            return f"tool_calls[{number}].function.arguments", *texts
-    return None
-
-
-def _text_of_arguments(call: Mapping[str, Any]) -> str:
-    function = call.get("function")
-    arguments = function.get("arguments") if isinstance(function, Mapping) else None
-    return arguments if isinstance(arguments, str) else ""
-
-
-def _without_blanks(text: str) -> str:
-    return "".join(text.split())
-
-
-def _with_ids(
-    turn: Turn, at: int, before: Mapping[str, Any], after: Mapping[str, Any]
-) -> Iterator[Fault]:
-    """The same message with ids of its own."""
-    pairs = [
-        (f"tool_calls[{number}].id", one.get("id"), other.get("id"))
-        for number, (one, other) in enumerate(zip(calls_of(before), calls_of(after), strict=False))
-    ]
-    pairs.append(("tool_call_id", before.get("tool_call_id"), after.get("tool_call_id")))
-    field, one, other = next((each for each in pairs if each[1] != each[2]), ("", None, None))
-    if str(other).startswith(MADE):
-        return  # the transcript has none
-    said = "The ids of old calls were made anew."
-    if is_unseen(turn, at):
-        said += " This model's template does not show them, so nothing is lost."
-    character, texts = first_contrast(str(one or ""), str(other or ""))
-    yield Fault(
-        history.IDS,
-        is_unseen(turn, at),
-        said,
-        message=at,
-        field=field,
-        character=character,
-        contrast=texts,
-    )
-
-
 def _inserted(turn: Turn, at: int, count: int) -> Fault:
     message = turn.request.messages[at]
     return Fault(
         history.INSERTED,
         message.get("role"),
-        f"{_KINDS.get(str(message.get('role')), 'A message')} was put in front of old ones.",
+        f"{called_first(message.get('role'))} was put in front of old ones.",
         message=at,
         excerpt=text_of(message),
         count=count,

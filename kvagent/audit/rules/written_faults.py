@@ -1,0 +1,148 @@
+"""Which old messages mean what they meant and came back in another form?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from kvagent.audit.difference import first_field, loaded
+from kvagent.audit.formats.dialects.functions import MADE
+from kvagent.audit.rules import history
+from kvagent.audit.rules.fault import Fault, first_contrast, is_seen, is_unseen
+from kvagent.audit.rules.roles import called_first
+from kvagent.audit.sent import Known
+from kvagent.audit.turns import Turn
+from kvagent.chat import calls_of
+from kvagent.fingerprint import same_render
+
+_REASONING = ("reasoning", "reasoning_content", "reasoning_details")
+
+
+def written(turn: Turn, at: int, was: Known, now: Known) -> Iterator[Fault]:
+    """What of a message is another text to the server; often it is nothing."""
+    before, after = loaded(was.raw), loaded(now.raw)
+    if was.name != now.name:
+        yield from _with_ids(turn, at, before, after)
+    if is_unseen(turn, at):
+        return
+    arguments = _arguments(turn, at, before, after)
+    reasoning = _reasoning(at, before, after)
+    if arguments is not None:
+        yield arguments
+    if reasoning is not None:
+        yield reasoning
+    if arguments is None and reasoning is None:
+        yield from _form(turn, at, now.role, before, after)
+
+
+def _arguments(
+    turn: Turn, at: int, before: Mapping[str, Any], after: Mapping[str, Any]
+) -> Fault | None:
+    """The first arguments that are another text."""
+    for number, (one, other) in enumerate(zip(calls_of(before), calls_of(after), strict=False)):
+        was, now = _text_of_arguments(one), _text_of_arguments(other)
+        if was == now:
+            continue
+        only_blanks = _without_blanks(was) == _without_blanks(now)
+        said = "The arguments of old calls came back in another form."
+        if only_blanks:
+            said = "The arguments of old calls came back with other blanks between them."
+            if not turn.exact:
+                said += " Most chat templates write them anew, and then it costs nothing."
+        character, texts = first_contrast(was, now)
+        return Fault(
+            history.ARGUMENTS,
+            (only_blanks, turn.exact),
+            said,
+            message=at,
+            field=f"tool_calls[{number}].function.arguments",
+            character=character,
+            contrast=texts,
+        )
+    return None
+
+
+def _text_of_arguments(call: Mapping[str, Any]) -> str:
+    function = call.get("function")
+    arguments = function.get("arguments") if isinstance(function, Mapping) else None
+    return arguments if isinstance(arguments, str) else ""
+
+
+def _without_blanks(text: str) -> str:
+    return "".join(text.split())
+
+
+def _reasoning(at: int, before: Mapping[str, Any], after: Mapping[str, Any]) -> Fault | None:
+    """Reasoning that was sent before; under another name it is still there."""
+    sent = [(key, before[key]) for key in _REASONING if before.get(key)]
+    if not sent or any(after.get(key) for key in _REASONING):
+        return None
+    key, text = sent[0]
+    character, texts = first_contrast(text if isinstance(text, str) else str(text), "")
+    return Fault(
+        history.REASONING,
+        "",
+        "The reasoning of old answers was left away.",
+        message=at,
+        field=key,
+        character=character,
+        contrast=texts,
+    )
+
+
+def _form(
+    turn: Turn, at: int, role: str, before: Mapping[str, Any], after: Mapping[str, Any]
+) -> Iterator[Fault]:
+    """Another form of the whole; servers read many forms as one text."""
+    alike = same_render(_bare(before), _bare(after))
+    if alike and not is_seen(turn, at):
+        return
+    field, one, other = first_field(before, after)
+    character, texts = first_contrast(one, other)
+    yield Fault(
+        history.RESERIALISED,
+        role,
+        f"{called_first(role)} in the history came back in another form.",
+        message=at,
+        field=field,
+        character=character,
+        contrast=texts,
+        only_alone=alike,
+    )
+
+
+def _bare(message: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Without the ids of calls, which have a rule of their own."""
+    bare = {key: value for key, value in message.items() if key != "tool_call_id"}
+    if "tool_calls" in bare:
+        bare["tool_calls"] = [
+            {key: value for key, value in call.items() if key != "id"} for call in calls_of(message)
+        ]
+    return bare
+
+
+def _with_ids(
+    turn: Turn, at: int, before: Mapping[str, Any], after: Mapping[str, Any]
+) -> Iterator[Fault]:
+    """The same message with ids of its own."""
+    pairs = [
+        (f"tool_calls[{number}].id", one.get("id"), other.get("id"))
+        for number, (one, other) in enumerate(zip(calls_of(before), calls_of(after), strict=False))
+    ]
+    pairs.append(("tool_call_id", before.get("tool_call_id"), after.get("tool_call_id")))
+    field, one, other = next((each for each in pairs if each[1] != each[2]), ("", None, None))
+    if str(other).startswith(MADE):
+        return  # the transcript has none
+    said = "The ids of old calls were made anew."
+    if is_unseen(turn, at):
+        said += " This model's template does not show them, so nothing is lost."
+    character, texts = first_contrast(str(one or ""), str(other or ""))
+    yield Fault(
+        history.IDS,
+        is_unseen(turn, at),
+        said,
+        message=at,
+        field=field,
+        character=character,
+        contrast=texts,
+    )
