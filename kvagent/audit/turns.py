@@ -173,7 +173,7 @@ class Analysis:
         self._conversations = Conversations()
         self._prediction = Prediction(self.target)
         self._hashed = HashedPrediction(self.target.blocks)
-        self._last: Recent[int, Ids[int]] = Recent(_ROOM)
+        self._last: Recent[int, tuple[Ids[int], bool]] = Recent(_ROOM)
         self._reporting = Reporting(self.target)
 
     def turns(self, items: Iterable[Item]) -> Iterator[Turn | Traced | Unreadable]:
@@ -200,17 +200,19 @@ class Analysis:
         tokens = self.prompts.tokens(placed)
         size = len(tokens.ids)
         hit = self._prediction.expect(tokens.ids, request.options, placed.branch, placed.left)
-        before = self._before(placed)
+        before, estimated = self._before(placed)
+        estimated = estimated or bool(tokens.fault)
         shared = common_prefix(before, tokens.ids) if before is not None else 0
         reusable = max(shared, hit.shared_tokens if hit is not None else 0)
         predicted = None if hit is None else hit.cached_tokens
         found: tuple[Difference, ...] = ()
         if placed.before is not None:
             found = differences(placed.before, placed.snapshot)
-            if not found and before is not None:
+            # An estimate beside the model's own tokens shows nothing.
+            if not found and before is not None and not estimated:
                 found = _by_template(placed, tokens, before, shared)
         known = _known(placed, tokens) if found else 0
-        self._last.put(placed.branch, tokens.ids, size)
+        self._last.put(placed.branch, (tokens.ids, bool(tokens.fault)), size)
         answer = request.reported.completion_tokens or 0
         return Turn(
             placed,
@@ -231,9 +233,11 @@ class Analysis:
             self.target,
         )
 
-    def _before(self, placed: Placed) -> Ids[int] | None:
-        """The tokens of the request before this one, in its branch or in the one that it left."""
-        return None if placed.left is None else self._last.get(placed.left)
+    def _before(self, placed: Placed) -> tuple[Ids[int] | None, bool]:
+        """The tokens of the request before this one, in its branch or in the one that it left, and
+        whether they are an estimate although a model was given."""
+        last = None if placed.left is None else self._last.get(placed.left)
+        return (None, False) if last is None else last
 
 
 def _known(placed: Placed, tokens: Tokens) -> int:

@@ -131,7 +131,9 @@ _NOT_KNOWN = "known here"
 
 # How many characters of a text show that it is that text, and how near a tag of reasoning stands.
 _NEEDLE = 24
-_TAG = 24
+_NEAR = 24
+_THOUGHT = ("think", "<|channel|>analysis")
+_TOOLS = ("[AVAILABLE_TOOLS]",)
 
 _Breaks = Mapping[str, tuple[Rule, "tuple[Code, ...]", str]]
 _BREAKS: _Breaks = {
@@ -203,13 +205,23 @@ class Template:
 
 def _broken(turn: Turn, found: Difference) -> Sighting:
     """What the template did at a break."""
-    kind = _seen(turn, found)
+    kind, message = _seen(turn, found), found.index
     rule, codes, said = _BREAKS[kind]
-    hazards = turn.profile.hazards if turn.profile is not None else ()
-    fix, example = _mended([hazard for hazard in hazards if hazard.code in codes])
+    messages = turn.request.messages
+    if kind == "reasoning":
+        told = (n for n in range(message, len(messages)) if _reasoning(messages[n]))
+        message = next(told, message)
+    hazards = () if turn.profile is None else turn.profile.hazards
+    bare = not any(map(_reasoning, messages))
+    fitting = [
+        hazard
+        for hazard in hazards
+        if hazard.code in codes and (kind != "reasoning" or hazard.where.endswith("bare") == bare)
+    ]
+    fix, example = _mended(fitting)
     spot = spot_of(
         turn,
-        found.index,
+        message,
         tokens=turn.wasted_tokens,
         character=found.character,
         contrast=Contrast(found.before, found.after, found.offset),
@@ -218,28 +230,29 @@ def _broken(turn: Turn, found: Difference) -> Sighting:
 
 
 def _seen(turn: Turn, found: Difference) -> str:
-    """What stands at a break on one side and not on the other."""
+    """What stands at a break on one side and not on the other; the nearest, if there are several."""
+    start = max(0, found.offset - _NEAR)
+    sides = found.before[start:], found.after[start:]
+    near = [side[: 2 * _NEAR] for side in sides]
+    if any(tag in side for tag in _THOUGHT for side in near):
+        return "reasoning"
     messages = turn.request.messages
-    sides = found.before[found.offset :], found.after[found.offset :]
-    if _only_in_one(map(_reasoning, messages[: found.index + 2]), sides):
-        return "reasoning"
-    around = (text[max(0, found.offset - _TAG) : found.offset + _TAG] for text in _texts(found))
-    if any("think" in text or "analysis" in text for text in around):
-        return "reasoning"
-    names = (_name(tool) for tool in turn.request.tools)
-    if _only_in_one(names, sides) or _only_in_one(("[AVAILABLE_TOOLS]",), sides):
-        return "tools"
-    system = (text_of(each) for each in messages if each.get("role") in HEAD_ROLES)
-    return "system" if _only_in_one(system, sides) else "turn"
+    texts = {
+        "reasoning": map(_reasoning, messages[: found.index + 2]),
+        "tools": (*map(_name, turn.request.tools), *_TOOLS),
+        "system": (text_of(each) for each in messages if each.get("role") in HEAD_ROLES),
+    }
+    seen = [(at, kind) for kind, some in texts.items() for at in _only_in_one(some, sides)]
+    return min(seen, default=(0, "turn"))[1]
 
 
-def _texts(found: Difference) -> tuple[str, str]:
-    return found.before, found.after
-
-
-def _only_in_one(texts: Iterable[str], sides: tuple[str, str]) -> bool:
-    needles = [needle for text in texts if (needle := text.strip()[:_NEEDLE])]
-    return any((needle in sides[0]) != (needle in sides[1]) for needle in needles)
+def _only_in_one(texts: Iterable[str], sides: tuple[str, str]) -> Iterable[int]:
+    """Where texts begin that only one side has."""
+    for text in texts:
+        needle = text.strip()[:_NEEDLE]
+        places = [side.find(needle) for side in sides]
+        if needle and min(places) < 0 <= max(places):
+            yield max(places)
 
 
 def _reasoning(message: Mapping[str, Any]) -> str:
