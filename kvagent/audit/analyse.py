@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 from kvagent.audit.findings import Findings
 from kvagent.audit.formats.format import Format
+from kvagent.audit.notes import Seen, notes
 from kvagent.audit.rule import Check, TraceCheck
 from kvagent.audit.session import Result, Row, Session, Timeline
 from kvagent.audit.transcript import Item, Request, Unreadable
@@ -51,7 +52,7 @@ def audit(
     prompts = analysis.prompts
     session = Session(file, format.name, format.title, prompts.name, prompts.exact, analysis.target)
     findings = Findings(analysis.kv_bytes)
-    largest = _Largest()
+    largest, seen = _Largest(), Seen()
     for item in items:
         if isinstance(item, Unreadable):
             session.unreadable_count += 1
@@ -72,6 +73,7 @@ def audit(
         for check in checks:
             findings.add(check.turn(turn))
         largest.turn(turn)
+        seen.turn(turn)
         _extend(session, turn)
         for watcher in watchers:
             watcher.turn(turn)
@@ -81,6 +83,7 @@ def audit(
     session.exact = session.exact and session.totals.exact
     session.findings = findings.all()
     session.results = largest.all()
+    session.notes = notes(session, seen)
     return session
 
 
