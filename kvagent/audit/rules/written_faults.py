@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+import orjson
+
 from kvagent.audit.difference import first_field, loaded
 from kvagent.audit.formats.dialects.functions import MADE
 from kvagent.audit.rules import history
@@ -43,16 +45,18 @@ def _arguments(
         was, now = _text_of_arguments(one), _text_of_arguments(other)
         if was == now:
             continue
-        only_blanks = _without_blanks(was) == _without_blanks(now)
-        said = "The arguments of old calls came back in another form."
-        if only_blanks:
-            said = "The arguments of old calls came back with other blanks between them."
+        only_looks = _rewritten(was) == _rewritten(now)
+        said = "The arguments of old calls came back with their keys in another order."
+        if only_looks:
+            if turn.exact and turn.profile is not None and turn.profile.arguments != "verbatim":
+                return None  # the template writes them anew
+            said = "The arguments of old calls came back with other blanks or escapes."
             if not turn.exact:
                 said += " Most chat templates write them anew, and then it costs nothing."
         character, texts = first_contrast(was, now)
         return Fault(
             history.ARGUMENTS,
-            (only_blanks, turn.exact),
+            (only_looks, turn.exact),
             said,
             message=at,
             field=f"tool_calls[{number}].function.arguments",
@@ -68,8 +72,12 @@ def _text_of_arguments(call: Mapping[str, Any]) -> str:
     return arguments if isinstance(arguments, str) else ""
 
 
-def _without_blanks(text: str) -> str:
-    return "".join(text.split())
+def _rewritten(text: str) -> bytes:
+    """As a server writes it that has read it: the order of the keys stays."""
+    try:
+        return orjson.dumps(orjson.loads(text))
+    except (ValueError, TypeError):
+        return text.encode(errors="replace")
 
 
 def _reasoning(at: int, before: Mapping[str, Any], after: Mapping[str, Any]) -> Fault | None:
@@ -112,12 +120,17 @@ def _form(
 
 
 def _bare(message: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Without the ids of calls, which have a rule of their own."""
+    """Without the ids and the arguments of calls, which have rules of their own."""
     bare = {key: value for key, value in message.items() if key != "tool_call_id"}
     if "tool_calls" in bare:
-        bare["tool_calls"] = [
-            {key: value for key, value in call.items() if key != "id"} for call in calls_of(message)
-        ]
+        bare["tool_calls"] = [_bare_call(call) for call in calls_of(message)]
+    return bare
+
+
+def _bare_call(call: Mapping[str, Any]) -> Mapping[str, Any]:
+    bare = {key: value for key, value in call.items() if key != "id"}
+    if isinstance(function := call.get("function"), Mapping):
+        bare["function"] = {key: value for key, value in function.items() if key != "arguments"}
     return bare
 
 
