@@ -94,8 +94,7 @@ def test_findings_that_say_the_same_are_one(folder: Path) -> None:
             "is damaged",
         ),
         (
-            b'{"version": 1, "files": {"a": {"hit_rate": null, "longest_prompt": 1, '
-            b'"findings": {"x": 3}}}}',
+            b'{"version": 1, "files": {"a": {"hit_rate": 1, "longest_prompt": 1, "findings": {"x": 3}}}}',
             "is damaged",
         ),
     ],

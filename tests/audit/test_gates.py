@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -32,7 +33,7 @@ def session(
     *findings: Finding, file: str = "a.jsonl", prompt: int = 1000, cached: int = 900
 ) -> Session:
     sums = Totals(2, prompt, cached, longest=prompt)
-    made = Session(file, "openai_chat", "", "estimate", False, Target(), totals=sums)
+    made = Session(file, "openai_chat", "", "estimate", exact=False, target=Target(), totals=sums)
     made.findings = findings
     return made
 
@@ -72,7 +73,9 @@ def test_rules_by_code_beginning_and_name() -> None:
 
 
 def test_a_word_that_is_no_rule() -> None:
-    with pytest.raises(SettingsError, match="--fail-on errors is no rule.*or error, warning, note"):
+    with pytest.raises(
+        SettingsError, match=r"--fail-on errors is no rule.*or error, warning, note"
+    ):
         gates(session(), fail_on="errors")
 
 
@@ -125,11 +128,11 @@ def known(*sessions: Session) -> Baseline:
 def test_what_is_known_does_not_fail() -> None:
     now = session(finding(rule("error"), count=3, tokens=100), cached=500)
     base = known(now)
-    settings = {"fail_on": "error", "min_hit_rate": "90%", "max_prompt_tokens": 10}
+    settings: dict[str, Any] = {"fail_on": "error", "min_hit_rate": "90%", "max_prompt_tokens": 10}
     assert len(failed(now, **settings)) == 3
     told = gates(now, baseline=base, **settings)
     assert [gate.name for gate in told if gate.failed] == []
-    assert told[-1] == Gate("baseline", False, "Nothing got worse.")
+    assert told[-1] == Gate("baseline", failed=False, said="Nothing got worse.")
 
 
 @pytest.mark.parametrize(
@@ -164,7 +167,8 @@ def test_a_lower_hit_rate_fails() -> None:
     base = known(session(cached=900))
     assert failed(session(cached=890), baseline=base) == []
     (gate,) = gates(session(cached=889), baseline=base)
-    assert gate == Gate("baseline", True, "The hit rate is 88.90%, it was 90.00%.", "a.jsonl")
+    said = "The hit rate is 88.90%, it was 90.00%."
+    assert gate == Gate("baseline", failed=True, said=said, file="a.jsonl")
     assert failed(session(prompt=0, cached=0), baseline=base) == ["baseline"]
 
 
