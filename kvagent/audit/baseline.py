@@ -7,7 +7,6 @@ findings, in an order that makes a change of one a change of few lines.
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,9 +24,6 @@ VERSION = 1
 # the hit rate, is not yet worse.
 _TOKENS = 0.10
 _RATE = 0.01
-
-# What differs from one recording to the next in a sentence that says the same.
-_VARYING = re.compile(r"\b(?=\w*\d)[\w-]+(?:[.,:]\d+)*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +45,7 @@ class Entry:
     longest: int
     """Tokens of the longest prompt."""
     findings: Mapping[str, Known]
-    """By code and what it is."""
+    """By rule and what it is."""
 
     @classmethod
     def of(cls, session: Session) -> Entry:
@@ -63,8 +59,8 @@ class Entry:
 
 
 def key_of(finding: Finding) -> str:
-    """The code and what it is, without what differs from one recording to the next."""
-    return f"{finding.rule.code} {_VARYING.sub('#', finding.said)}"
+    """The rule and what it is, without what differs from one recording to the next."""
+    return " ".join(part for part in (finding.rule.code, finding.rule.name, finding.about) if part)
 
 
 @dataclass(frozen=True, slots=True)

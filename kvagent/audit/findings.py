@@ -75,6 +75,7 @@ class Findings:
             fault.count,
             fault.tokens,
             None if self._kv_bytes is None else self._kv_bytes(fault.tokens),
+            _told(first.key),
         )
 
 
@@ -101,3 +102,9 @@ def _hidden(fault: _Fault) -> str:
     times = fault.behind.total()
     often = "each time" if times == fault.count else f"{times} of {fault.count} times"
     return f" {often.capitalize()} {codes} stands in front of it and has the cost of both."
+
+
+def _told(key: Hashable) -> str:
+    """A key as text; what is no name or number in it says nothing in another process."""
+    parts = key if isinstance(key, tuple) else (key,)
+    return " ".join(str(part) for part in parts if isinstance(part, str | int) and part != "")

@@ -134,3 +134,5 @@ class Finding:
     """What all sightings cost together, in the rule's own kind of tokens."""
     kv_bytes: int | None
     """Of the KV cache that so many tokens take; None unless a model was named."""
+    about: str = ""
+    """Its sightings' key as text: what it is, the same in the next recording of the same agent."""

@@ -24,7 +24,7 @@ from kvagent.audit.formats.format import Format
 from kvagent.audit.gates import check_words, gates_of
 from kvagent.audit.loose import Log, logs_of
 from kvagent.audit.rules import RULES, checks
-from kvagent.audit.selection import Only, selected
+from kvagent.audit.selection import selected
 from kvagent.audit.session import Failed, Report, Session
 from kvagent.audit.settings import Settings, SettingsError
 from kvagent.audit.source import STANDARD, Source, opened, source_of
@@ -159,7 +159,6 @@ class Auditor:
     def log(self, log: Log) -> Session:
         """Audit one file, or several that are one log; see ``file``."""
         analysis = self._counting.analysis()
-        found = [Only(check, self._codes) for check in checks()]
         what_if = self._what_if(analysis)
         watchers: list[Watcher] = [] if what_if is None else [what_if]
         with ExitStack() as stack:
@@ -167,7 +166,8 @@ class Auditor:
             contents = Contents.of(first)
             known = self._format_of(contents)
             items = chain(known.read(contents), self._more(log.files[1:]))
-            session = audit(items, log.name, known, analysis, found, watchers)
+            session = audit(items, log.name, known, analysis, checks(), watchers)
+        session.findings = [each for each in session.findings if each.rule.code in self._codes]
         if not session.requests and session.unreadable_count:
             fault = session.unreadable[0]
             raise NoTranscript(

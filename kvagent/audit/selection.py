@@ -1,13 +1,12 @@
-"""Which rules does a user mean, and who looks for no others?"""
+"""Which rules does a user mean?"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from difflib import get_close_matches
 
-from kvagent.audit.rule import Check, Rule, Sighting
+from kvagent.audit.rule import Rule
 from kvagent.audit.settings import SettingsError
-from kvagent.audit.turns import Turn
 
 
 def meant(word: str, rules: Sequence[Rule]) -> list[Rule]:
@@ -52,20 +51,3 @@ def selected(select: Sequence[str], ignore: Sequence[str], rules: Sequence[Rule]
         codes = {rule.code for rule in each}
         chosen = chosen | codes if wanted else chosen - codes
     return frozenset(chosen)
-
-
-class Only:
-    """A check that tells only of some rules."""
-
-    def __init__(self, check: Check, codes: frozenset[str]) -> None:
-        self._check = check
-        self._codes = codes
-
-    def turn(self, turn: Turn) -> Iterable[Sighting]:
-        return self._kept(self._check.turn(turn))
-
-    def end(self) -> Iterable[Sighting]:
-        return self._kept(self._check.end())
-
-    def _kept(self, sightings: Iterable[Sighting]) -> Iterable[Sighting]:
-        return (seen for seen in sightings if seen.rule.code in self._codes)

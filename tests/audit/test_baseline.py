@@ -22,14 +22,14 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_what_is_written(folder: Path) -> None:
     sessions = [
-        session(finding(rule("error"), "Text 12 was edited.", count=2), file="logs/ä.jsonl"),
+        session(finding(rule("error"), "user", count=2), file="logs/ä.jsonl"),
         session(file=str(folder / "logs/a.jsonl"), prompt=3, cached=1),
     ]
     written = Baseline.of(sessions, "ci/baseline.json").written()
     assert written.decode() == (
         '{\n  "files": {\n    "../logs/a.jsonl": {\n      "findings": {},\n      "hit_rate": 0.3333,\n'
         '      "longest_prompt": 3\n    },\n    "../logs/ä.jsonl": {\n      "findings": {\n'
-        '        "KVA999 Text # was edited.": {\n          "count": 2,\n          "tokens": 10\n'
+        '        "KVA999 of-a-test user": {\n          "count": 2,\n          "tokens": 10\n'
         '        }\n      },\n      "hit_rate": 0.9,\n      "longest_prompt": 1000\n    }\n  },\n'
         '  "version": 1\n}\n'
     )
@@ -71,12 +71,12 @@ def test_it_is_read_as_it_was_written(
     assert backwards.written() == base.written()
 
 
-def test_findings_that_say_the_same_are_one(folder: Path) -> None:
+def test_findings_of_one_kind_are_one(folder: Path) -> None:
     found = session(
-        finding(rule("error"), "Message 3 was edited.", count=1, tokens=5),
-        finding(rule("error"), "Message 9 was edited.", count=2, tokens=7),
+        finding(rule("error"), "read", count=1, tokens=5),
+        finding(rule("error"), "read", count=2, tokens=7),
     )
-    assert Entry.of(found).findings == {"KVA999 Message # was edited.": Known(3, 12)}
+    assert Entry.of(found).findings == {"KVA999 of-a-test read": Known(3, 12)}
 
 
 @pytest.mark.parametrize(
