@@ -107,6 +107,7 @@ class _Redaction:
             fix=rule.fix,
             example=rule.example,
             spots=[self._spot(each) for each in finding.spots],
+            about="",
         )
 
     def _spot(self, spot: Spot) -> Spot:

@@ -54,6 +54,7 @@ def explain(
     console = any_terminal()
     if not wanted:
         console.print(_table(RULES))
+        console.print("\nkvagent explain CODE tells more of one.", highlight=False)
         return
     for number, rule in enumerate(wanted):
         if number:
@@ -69,16 +70,16 @@ def _json(rule: Rule) -> dict[str, Any]:
 
 
 def _table(rules: Sequence[Rule]) -> RenderableType:
-    from rich import box
     from rich.table import Table
+    from rich.text import Text
 
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1))
-    table.add_column("code", no_wrap=True)
-    table.add_column("name", no_wrap=True)
-    table.add_column("severity", no_wrap=True)
-    table.add_column("what is wrong", overflow="fold")
+    table = Table(box=None, padding=(0, 2, 0, 0), show_header=False)
+    table.add_column(no_wrap=True)
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
     for rule in rules:
-        table.add_row(rule.code, rule.name, rule.severity, rule.summary)
+        said = Text.assemble((f"{rule.name}: ", "bold"), rule.summary)
+        table.add_row(rule.code, rule.severity, said)
     return table
 
 

@@ -202,6 +202,8 @@ def audit(
 
     try:
         settings = _settings(given, config, isolated=isolated)
+        if settings.redact and write_baseline is not None:
+            raise Failure("a baseline names tools and labels: leave --redact out to write one")
         form = form_of(output_format, output, settings.output_format)
         counting = _counting(settings, api_key)
         report = _audited(sources, settings, counting, policy)
