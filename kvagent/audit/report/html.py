@@ -73,11 +73,13 @@ def _environment() -> Environment:
         change=figures.change,
         count=figures.count,
         css=Markup,
+        happened=words.happened,
         percent=lambda part: f"{100 * part:.3f}".rstrip("0").rstrip(".") + "%",
         share=figures.share,
         short=figures.short,
     )
     environment.globals.update(
+        beside=words.beside,
         broken=broken,
         happened=words.happened,
         is_exact=shown.is_exact,

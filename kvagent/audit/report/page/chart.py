@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from kvagent.audit.report.page.columns import Columns, Scale, scale
+from kvagent.audit.report.page.columns import Columns, Scale, scale, ticks
 from kvagent.audit.report.page.figures import count, share, short
 from kvagent.audit.report.page.words import happened
 from kvagent.audit.session import Row
@@ -125,6 +125,7 @@ def _chart(
     title: str, bands: Bands, rows: Sequence[Row], axis: Scale, said: Callable[[Row], str]
 ) -> Chart:
     columns = Columns(len(rows))
+    numbers = [row.number for row in rows]
     values = [[of(row) for row in rows] for _, _, of in bands]
     paths = columns.paths(values, axis.top)
     series = [
@@ -138,7 +139,7 @@ def _chart(
         columns,
         series,
         axis,
-        [(columns.middle(at), str(rows[at].number)) for at in columns.ticks()],
+        [(columns.middle(at), f"{number:,}") for at, number in ticks(numbers)],
         [said(row) for row in rows],
         [at for at, row in enumerate(rows) if row.breaks],
     )
@@ -183,6 +184,7 @@ def trace(requests: Sequence[Traced]) -> Chart:
         Series(look, name, path) for (look, name), path in zip(names, paths, strict=True) if path
     ]
     title = "Prefill, predicted" + (f"; means of {together} requests" if together > 1 else "")
+    firsts = list(range(1, len(requests) + 1, together))
     titles = [
         f"request{'s' if together > 1 else ''} {_numbers(at * together, len(group))}: "
         f"{short(prompt)} tokens, {short(hit)} from the cache"
@@ -194,7 +196,7 @@ def trace(requests: Sequence[Traced]) -> Chart:
         columns,
         series,
         axis,
-        [(columns.middle(at), f"{at * together + 1:,}") for at in columns.ticks()],
+        [(columns.middle(at), f"{number:,}") for at, number in ticks(firsts)],
         titles,
         [],
     )

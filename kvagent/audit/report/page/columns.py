@@ -5,6 +5,7 @@ One path a series, in a box of whole numbers; the page stretches the box, so not
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -13,6 +14,8 @@ HEIGHT = 1000
 _WIDTH = 10
 # Fewer columns than these would be slabs.
 _PLACES = 12
+# So few are all named.
+_ALL_NAMED = 7
 # More than these have no gaps between them.
 _APART = 100
 
@@ -76,11 +79,18 @@ class Columns:
             paths.append("".join(drawn))
         return paths
 
-    def ticks(self, wanted: int = 6) -> list[int]:
-        """The columns that are named: the first and last ones and round ones between."""
-        last = self.count - 1
-        if last < wanted:
-            return list(range(self.count))
-        step = scale(last).step
-        inner = [at - 1 for at in range(step, self.count, step) if at > step // 2]
-        return [0, *(at for at in inner if step // 3 < at < last - step // 2), last]
+
+def ticks(numbers: Sequence[int]) -> list[tuple[int, int]]:
+    """The columns that are named, and their names: the first, the last, and round ones between.
+
+    Args:
+        numbers: what each column stands for, rising.
+    """
+    first, last = numbers[0], numbers[-1]
+    if len(numbers) <= _ALL_NAMED:
+        return list(enumerate(numbers))
+    step = scale(last - first).step
+    round_ones = range(first - first % step + step, last - step // 3, step)
+    named = [(bisect_left(numbers, number), number) for number in round_ones]
+    inner = [(at, number) for at, number in named if number - first > step // 3]
+    return [(0, first), *inner, (len(numbers) - 1, last)]

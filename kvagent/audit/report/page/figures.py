@@ -56,12 +56,14 @@ def share(part: float | None, exact: bool = True) -> str:
 
 
 def size(number: int | None, exact: bool = True) -> str:
-    """Bytes in the largest unit of which there is one at least: ``1.50 GiB``."""
+    """Bytes in the largest unit of which there is one at least: ``1.50 GiB``, ``522 MiB``."""
     if number is None:
         return NONE
     for unit, name in _SIZES:
         if abs(number) >= unit:
-            return _about(_signed(f"{number / unit:,.2f} {name}"), exact)
+            scaled = number / unit
+            digits = 2 if abs(scaled) < 9.995 else 1 if abs(scaled) < 99.95 else 0
+            return _about(_signed(f"{scaled:,.{digits}f} {name}"), exact)
     return _about(_signed(f"{number:,} B"), exact)
 
 
@@ -76,4 +78,5 @@ def _signed(text: str) -> str:
 
 
 def _about(text: str, exact: bool) -> str:
-    return text if exact else ABOUT + text
+    # Nothing is no estimate: where there was no break, nothing was wasted.
+    return text if exact or text in ("0", "0%") else ABOUT + text

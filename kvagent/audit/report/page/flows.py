@@ -55,14 +55,18 @@ def flows(session: Session) -> list[Flow]:
     return [Flow(label, said, _segments(parts, longest), ok) for label, said, parts, ok in bars]
 
 
-def longest_prompt(rows: Sequence[Row]) -> Flow | None:
+def longest_prompt(session: Session) -> Flow | None:
     """What the longest prompt consists of."""
+    rows = session.rows
     if not rows:
         return None
     row = max(rows, key=lambda row: row.prompt_tokens)
     said = f"{count(row.prompt_tokens, row.exact)} tokens"
     segments = _segments(_sums(PARTS, [row]), row.prompt_tokens)
-    return Flow(f"turn {row.number}", said, segments, row.exact)
+    turn = f"turn {row.number:,}"
+    if session.conversations > 1:
+        turn = f"conversation {row.conversation}, {turn}"
+    return Flow(turn, said, segments, row.exact)
 
 
 def traced(session: Session) -> Flow:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from kvagent.audit.report.page.chart import Chart, charts, reports, trace
+from kvagent.audit.report.page.faults import Fault, faults
 from kvagent.audit.report.page.figures import count, several, share
 from kvagent.audit.report.page.flows import Flow, flows, longest_prompt, traced
 from kvagent.audit.report.page.sampled import sampled
@@ -25,7 +26,7 @@ _ROWS = 1_500
 _DRAWN = 12
 _WIDEST = 600
 _CONVERSATIONS = 200
-_FINDINGS = 60
+_FAULTS = 60
 _RESULTS = 50
 _REQUESTS = 100
 
@@ -82,7 +83,9 @@ class Shown:
     flows: list[Flow]
     longest: Flow | None
     kv_peak: int | None
-    findings: Sequence[Finding]
+    faults: list[Fault]
+    more_faults: int
+    """Those that cost less and are not shown."""
     conversations: list[Conversation]
     """The worst first; of very many those."""
     drawn: list[Drawn]
@@ -176,17 +179,19 @@ def _shown(session: Session, id: str, columns: int, rows: int) -> Shown:
         drawn.append(Drawn(each, pictures, len(chosen), strip))
     kv = [row.kv_bytes for row in session.rows if row.kv_bytes is not None]
     exact = is_exact(session)
+    found = faults(session.findings)
     return Shown(
         session,
         id,
         exact,
-        server(session.target),
+        server(session.target, session.traced[0].request.block_size if session.traced else None),
         _verdict(session, exact),
         severities(session.findings),
         flows(session) if session.rows else [traced(session)] if session.traced else [],
-        longest_prompt(session.rows),
+        longest_prompt(session),
         max(kv, default=None),
-        session.findings[:_FINDINGS],
+        found[:_FAULTS],
+        max(0, len(found) - _FAULTS),
         conversations[:_CONVERSATIONS],
         drawn,
         sampled(session.rows, rows),

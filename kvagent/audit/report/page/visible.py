@@ -21,11 +21,10 @@ _JOINERS = "\u200d\ufe00-\ufe0f"
 _AT_A_GLANCE = re.compile(f"[{_UNSEEN}]")
 _CLOSELY = re.compile(f"[{_UNSEEN}{_JOINERS}\xa0\u2000-\u200a\u202f\u205f\u3000]")
 _BLANKS = str.maketrans({"\n": "↵\n", "\t": "⇥\t"})
-_PICTURES = 0x2400
 
 
 def visible(text: str) -> str:
-    """A zero byte as ``␀``, what turns the direction as ``⟨U+202E⟩``; what is seen stays."""
+    """What turns the direction as ``⟨U+202E⟩``, an escape as ``⟨U+001B⟩``; what is seen stays."""
     return _AT_A_GLANCE.sub(_named, text)
 
 
@@ -40,7 +39,4 @@ def character(one: str) -> str:
 
 
 def _named(found: re.Match[str]) -> str:
-    number = ord(found[0])
-    if number < 0x20:
-        return chr(_PICTURES + number)
-    return "␡" if number == 0x7F else f"⟨U+{number:04X}⟩"
+    return f"⟨U+{ord(found[0]):04X}⟩"

@@ -25,10 +25,10 @@ _ROOM = 200
 _KINDS = {"again": "sent again", "branched": "branch", "changed": "changed"}
 
 
-def server(target: Target) -> str:
-    """``vLLM, blocks of 16 tokens``."""
-    if target.kind == "vllm":
-        parts = ["vLLM", f"blocks of {several(target.block_size, 'token')}"]
+def server(target: Target, block_size: int | None = None) -> str:
+    """``vLLM, blocks of 16 tokens``; a trace has blocks of its own size."""
+    if target.kind == "vllm" or block_size is not None:
+        parts = ["vLLM", f"blocks of {several(block_size or target.block_size, 'token')}"]
         if target.blocks is None:
             parts.append("a cache without end")
         else:
@@ -43,6 +43,12 @@ def server(target: Target) -> str:
 def line(place: Place) -> str:
     """Its line, or else where it stands in its document."""
     return place.path if place.line is None else f"{place.line:,}"
+
+
+def beside(place: Place, other: Place) -> str:
+    """The place, without the file's name if the other one told it."""
+    text = str(place)
+    return text.removeprefix(place.file) if place.file == other.file else text
 
 
 def where(spot: Spot, *, many: bool) -> str:
