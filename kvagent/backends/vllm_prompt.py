@@ -88,6 +88,8 @@ def _message(message: Mapping[str, Any], *, parts: bool) -> _Message:
         raise PromptError(f"vLLM refuses a {role} message whose content is null: send an empty one")
     if isinstance(content, str):
         content = [{"type": "text", "text": content}]
+    if content is not None and not isinstance(content, list | tuple):
+        raise PromptError("vLLM takes content that is a text or a list of parts")
     if content and all(map(_is_foreign, content)) and _is_known(message):
         raise PromptError(f"vLLM refuses these parts of a {role} message: send a text")
     if role == "system":

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kvagent.audit.formats.json_text import Broken, parsed
+from kvagent.audit.formats.repeated import Repeated
 from kvagent.audit.source import Source, TooLarge
 from kvagent.audit.transcript import Place, Unreadable
 
@@ -79,12 +80,13 @@ class Contents:
             else:
                 yield Unreadable(Place(name), self.why)
             return
+        repeated = Repeated()
         for line in self.source.lines():
             if isinstance(line, Unreadable):
                 yield line
                 continue
             try:
-                yield Place(name, line.number), parsed(line.data)
+                yield Place(name, line.number), repeated.parsed(line.data)
             except Broken as error:
                 if line.data.strip():
                     yield Unreadable(Place(name, line.number), str(error))
