@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from difflib import get_close_matches
 
+from kvagent.audit.difference import alike
 from kvagent.audit.rule import Rule
 from kvagent.audit.settings import SettingsError
+
+_CODES = "kva"
 
 
 def meant(word: str, rules: Sequence[Rule]) -> list[Rule]:
@@ -26,13 +29,16 @@ def meant(word: str, rules: Sequence[Rule]) -> list[Rule]:
 
 def nearest(word: str, rules: Sequence[Rule]) -> str:
     """What may have been meant, as the end of a sentence."""
-    names = {rule.name: rule.name for rule in rules}
-    names |= {rule.code.lower(): f"{rule.code} ({rule.name})" for rule in rules}
-    close = get_close_matches(word.lower(), names, n=3, cutoff=0.5)
+    lower = word.lower()
+    close = get_close_matches(lower, [rule.name for rule in rules], n=3)
+    if lower.startswith(_CODES):
+        # A digit that is wrong at the end says more than one at the beginning.
+        same = {rule.code: alike(lower, rule.code.lower()) for rule in rules}
+        longest = max(same.values(), default=0)
+        close = [code for code, length in same.items() if length == longest > len(_CODES)][:3]
     if not close:
         return ", `kvagent explain` lists them all"
-    told = dict.fromkeys(names[each] for each in close)
-    return f", was {' or '.join(told)} meant?"
+    return f", was {' or '.join(close)} meant?"
 
 
 def selected(select: Sequence[str], ignore: Sequence[str], rules: Sequence[Rule]) -> frozenset[str]:

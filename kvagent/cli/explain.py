@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
@@ -10,7 +10,7 @@ import typer
 from kvagent.cli.failure import Failure
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
+    from rich.console import Console, RenderableType
 
     from kvagent.audit.rule import Rule
 
@@ -59,8 +59,7 @@ def explain(
     for number, rule in enumerate(wanted):
         if number:
             console.print()
-        for part in _told(rule):
-            console.print(part)
+        _tell(rule, console)
 
 
 def _json(rule: Rule) -> dict[str, Any]:
@@ -83,18 +82,14 @@ def _table(rules: Sequence[Rule]) -> RenderableType:
     return table
 
 
-def _told(rule: Rule) -> Iterator[RenderableType]:
-    from rich.padding import Padding
+def _tell(rule: Rule, console: Console) -> None:
+    from textwrap import indent
+
     from rich.text import Text
 
-    yield Text(f"{rule.code} {rule.name} ({rule.severity})", style="bold")
-    yield Text(rule.summary)
-    yield Text()
-    yield Text(rule.why)
-    yield Text()
-    yield Text(f"Costs: {_COSTS[rule.cost]}.")
-    yield Text(f"Fix: {rule.fix}")
+    console.print(Text(f"{rule.code} {rule.name} ({rule.severity})", style="bold"))
+    console.print(Text(f"{rule.summary}\n\n{rule.why}\n"))
+    console.print(Text(f"Costs: {_COSTS[rule.cost]}.\nFix: {rule.fix}"))
     if rule.example:
-        yield Text()
-        # Not wrapped: it is code.
-        yield Padding(Text(rule.example, no_wrap=True, overflow="ignore"), (0, 0, 0, 4))
+        # Lines of code stay whole, however narrow the terminal is.
+        console.print(Text("\n" + indent(rule.example, "    ")), soft_wrap=True)
