@@ -15,6 +15,7 @@ from typing import Any, Literal
 
 import orjson
 
+from kvagent.audit.changes.moved import is_part_moved
 from kvagent.audit.difference import alike
 from kvagent.audit.recent import Recent
 from kvagent.audit.sent import Known, Reader, Snapshot
@@ -337,7 +338,7 @@ def _change(old: Snapshot, new: Snapshot) -> Kind | None:
     again = sum(message.gist in kept for message in tail)
     if _is_summary(tail, rest, again):
         return "compacted"
-    if again or is_same_message(rest[0], tail[0]):
+    if again or is_same_message(rest[0], tail[0]) or is_part_moved(rest[0], tail[0], tail[1:]):
         return "changed"
     return None
 

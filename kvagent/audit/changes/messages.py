@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from kvagent.audit.changes.moved import is_part_moved
 from kvagent.audit.conversations import is_same_message
 from kvagent.audit.sent import Known
 
@@ -73,8 +74,10 @@ class _Walk:
         # Nothing that was sent before stands behind these: only what is surely the same message
         # was edited, the others were left for something new.
         for change in edited:
-            if not is_same_message(old[change.old.start], new[change.new.start]):
-                break
+            one, other = old[change.old.start], new[change.new.start]
+            if not is_same_message(one, other):
+                if not is_part_moved(one, other, new[change.new.stop :]):
+                    break
             yield change
 
     def _apart(self, at: int, to: int) -> tuple[int, int]:

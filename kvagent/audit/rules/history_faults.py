@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any
 
 from kvagent.audit.changes.messages import Change, changes
+from kvagent.audit.changes.moved import is_part_moved, is_whole_moved
 from kvagent.audit.changes.texts import Texts, joined, parts_of, place_in
 from kvagent.audit.difference import first_field, loaded
 from kvagent.audit.rules import history
@@ -16,13 +16,9 @@ from kvagent.audit.rules.written_faults import written
 from kvagent.audit.sent import Known, Snapshot
 from kvagent.audit.turns import Turn
 from kvagent.chat import text_of
-from kvagent.moved import part_moved, whole_moved
 
 # Faults of one rule that are told of one turn; the last one counts for those that are not.
 _TOLD = 3
-
-# Moved text is looked for in so many of the newest messages.
-_LATER = 8
 
 # A result that got so much shorter was cleared.
 _CLEARED = 2
@@ -86,7 +82,7 @@ class HistoryFaults:
             character=character,
             contrast=texts,
         )
-        if part_moved(before, message, _later(turn, at), joined(parts_of(before)).strip()):
+        if is_part_moved(was, now, turn.placed.snapshot.messages[at + 1 :]):
             return replace(
                 fault,
                 rule=history.MOVED,
@@ -152,21 +148,14 @@ def _removed(turn: Turn, at: int, old: Snapshot, change: Change) -> Fault:
         excerpt=text_of(first),
         count=len(gone),
     )
-    if len(gone) == 1 and gone[0].role in ("user", "system", "developer"):
-        if whole_moved(first, gone[0].name, _later(turn, at)):
-            return replace(
-                fault,
-                rule=history.MOVED,
-                key="whole",
-                said="A message was taken out of its place and came back as a newer one.",
-            )
+    if len(gone) == 1 and is_whole_moved(gone[0], turn.placed.snapshot.messages[at + 1 :]):
+        return replace(
+            fault,
+            rule=history.MOVED,
+            key="whole",
+            said="A message was taken out of its place and came back as a newer one.",
+        )
     return fault
-
-
-def _later(turn: Turn, at: int) -> list[Mapping[str, Any]]:
-    """The newest messages behind a place, but for the model's."""
-    newest = turn.request.messages[max(at + 1, len(turn.request.messages) - _LATER) :]
-    return [message for message in newest if message.get("role") != "assistant"]
 
 
 def _is_shortened(was: Known, now: Known, one: str, other: str) -> bool:

@@ -27,34 +27,30 @@ def written(turn: Turn, at: int, was: Known, now: Known) -> Iterator[Fault]:
         yield from _with_ids(turn, at, before, after)
     if is_unseen(turn, at):
         return
-    arguments = _arguments(turn, at, before, after)
-    reasoning = _reasoning(at, before, after)
-    if arguments is not None:
-        yield arguments
-    if reasoning is not None:
-        yield reasoning
-    if arguments is None and reasoning is None:
-        yield from _form(turn, at, now.role, before, after)
+    found = [*_arguments(turn, at, before, after), *_reasoning(at, before, after)]
+    yield from found or _form(turn, at, now.role, before, after)
 
 
 def _arguments(
     turn: Turn, at: int, before: Mapping[str, Any], after: Mapping[str, Any]
-) -> Fault | None:
-    """The first arguments that are another text."""
+) -> Iterator[Fault]:
+    """The first arguments that are another text, and the first that only look otherwise."""
+    told: set[bool] = set()
     for number, (one, other) in enumerate(zip(calls_of(before), calls_of(after), strict=False)):
         was, now = _text_of_arguments(one), _text_of_arguments(other)
-        if was == now:
-            continue
         only_looks = _rewritten(was) == _rewritten(now)
+        if was == now or only_looks in told:
+            continue
         said = "The arguments of old calls came back with their keys in another order."
         if only_looks:
             if turn.exact and turn.profile is not None and turn.profile.arguments != "verbatim":
-                return None  # the template writes them anew
+                continue  # the template writes them anew
             said = "The arguments of old calls came back with other blanks or escapes."
             if not turn.exact:
                 said += " Most chat templates write them anew, and then it costs nothing."
+        told.add(only_looks)
         character, texts = first_contrast(was, now)
-        return Fault(
+        yield Fault(
             history.ARGUMENTS,
             (only_looks, turn.exact),
             said,
@@ -63,7 +59,6 @@ def _arguments(
             character=character,
             contrast=texts,
         )
-    return None
 
 
 def _text_of_arguments(call: Mapping[str, Any]) -> str:
@@ -80,14 +75,14 @@ def _rewritten(text: str) -> bytes:
         return text.encode(errors="replace")
 
 
-def _reasoning(at: int, before: Mapping[str, Any], after: Mapping[str, Any]) -> Fault | None:
+def _reasoning(at: int, before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[Fault]:
     """Reasoning that was sent before; under another name it is still there."""
     sent = [(key, before[key]) for key in _REASONING if before.get(key)]
     if not sent or any(after.get(key) for key in _REASONING):
-        return None
+        return
     key, text = sent[0]
     character, texts = first_contrast(text if isinstance(text, str) else str(text), "")
-    return Fault(
+    yield Fault(
         history.REASONING,
         "",
         "The reasoning of old answers was left away.",
