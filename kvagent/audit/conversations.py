@@ -11,6 +11,7 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from operator import is_
 from typing import Any, Literal
 
 import orjson
@@ -139,10 +140,8 @@ class Conversations:
     def place(self, request: Request) -> Placed:
         """The place of the next request."""
         new = self._reader.read(request)
-        body = new.body or new.messages
-        chain = _chain(request.conversation, body)
         replies = [self._reader.known(reply) for reply in request.replies]
-        placed = self._continued(request, new, chain, replies)
+        placed = self._continued(request, new, replies)
         if placed is None:
             placed = self._begun(request, new)
         branch, kind, origin, parent = placed
@@ -151,7 +150,7 @@ class Conversations:
         fresh = new.messages[common:]
         branch.last, branch.replies = new, [reply.name for reply in replies]
         branch.conversation.requests += 1
-        self._remember(branch, request, chain, fresh, replies)
+        self._remember(branch, request, fresh, replies)
         return Placed(
             request,
             new,
@@ -166,14 +165,14 @@ class Conversations:
         )
 
     def _continued(
-        self, request: Request, new: Snapshot, chain: Sequence[int], replies: Sequence[Known]
+        self, request: Request, new: Snapshot, replies: Sequence[Known]
     ) -> _Found | None:
         """The branch that the request continues, or one that leaves it."""
         body = new.body or new.messages
-        depth, branch, conversation = self._deepest(request, body, chain)
+        depth, branch, conversation = self._deepest(request, body, new.links)
         if branch is not None and conversation is not None:
-            old = branch.last.body or branch.last.messages
-            if _begins(body, old):
+            old = branch.last.links
+            if _begins(new.links, old):
                 if len(body) > len(old):
                     return branch, "grown", branch, None
                 if not _answers_differ(branch, body, replies):
@@ -198,24 +197,24 @@ class Conversations:
         return self._compacted(request, new)
 
     def _deepest(
-        self, request: Request, body: Sequence[Known], chain: Sequence[int]
+        self, request: Request, body: Sequence[Known], links: Sequence[int]
     ) -> tuple[int, _Branch | None, _Conversation | None]:
         """How many messages of the body are known in their places, and where."""
-        found = self._look(chain, 0)
+        found = self._look(request.conversation, links, 0)
         if found is None and request.conversation is not None:
             if self._sessions.get(request.conversation) is None:
                 # An id that each run or request has of its own says nothing.
-                found = self._look(_chain(None, body), _first_answer(body) + 1)
+                found = self._look(None, links, _first_answer(body) + 1)
         if found is None:
             return 0, None, None
         depth, (number, conversation) = found
         return depth, self._branches.get(number), conversation
 
     def _look(
-        self, chain: Sequence[int], least: int
+        self, session: str | None, links: Sequence[int], least: int
     ) -> tuple[int, tuple[int, _Conversation]] | None:
-        for depth in range(len(chain), max(least, 1) - 1, -1):
-            found = self._places.get(chain[depth - 1])
+        for depth in range(len(links), max(least, 1) - 1, -1):
+            found = self._places.get(hash((session, links[depth - 1])))
             if found is not None:
                 return depth, found
         return None
@@ -276,24 +275,22 @@ class Conversations:
         self,
         branch: _Branch,
         request: Request,
-        chain: Sequence[int],
         fresh: Sequence[Known],
         replies: Sequence[Known],
     ) -> None:
         self._branches.put(branch.number, branch, branch.last.size)
         place = branch.number, branch.conversation
-        chains = [chain]
-        if request.conversation is not None:
-            chains.append(_chain(None, branch.last.body or branch.last.messages))
-        for links in chains:
+        links = branch.last.links
+        for session in dict.fromkeys((request.conversation, None)):
             # What is behind the last place that this branch already has.
             for link in reversed(links):
-                if self._places.get(link) == place:
+                key = hash((session, link))
+                if self._places.get(key) == place:
                     break
-                self._places.put(link, place)
-            for reply in replies:
-                if links:
-                    self._places.put(hash((links[-1], reply.name)), place)
+                self._places.put(key, place)
+            for reply in replies if links else ():
+                end = hash((links[-1], reply.name))
+                self._places.put(hash((session, end)), place)
         for message in (*fresh, *replies):
             if message.is_own:
                 self._owners.put(message.gist, branch.number)
@@ -302,17 +299,10 @@ class Conversations:
                         self._asked.put(hash(text.strip()), branch.conversation.number)
 
 
-def _chain(session: str | None, body: Sequence[Known]) -> list[int]:
-    """For each message of the body, what stands for it and all before it."""
-    link = hash(session)
-    links = []
-    for message in body:
-        link = hash((link, message.name))
-        links.append(link)
-    return links
-
-
 def _common(old: Sequence[Known], new: Sequence[Known]) -> int:
+    # Most requests only grow, and what is known is the same object.
+    if len(old) <= len(new) and all(map(is_, old, new)):
+        return len(old)
     common = 0
     for one, other in zip(old, new, strict=False):
         if one is not other and one.raw != other.raw:
@@ -386,11 +376,9 @@ def _first_answer(body: Sequence[Known]) -> int:
     return roles.index("assistant") if "assistant" in roles else len(body)
 
 
-def _begins(body: Sequence[Known], old: Sequence[Known]) -> bool:
-    """Whether the body begins with all that was sent before."""
-    if len(body) < len(old):
-        return False
-    return all(one is new or one.name == new.name for one, new in zip(old, body, strict=False))
+def _begins(links: Sequence[int], old: Sequence[int]) -> bool:
+    """Whether a body begins with all that was sent before."""
+    return len(links) >= len(old) and (not old or links[len(old) - 1] == old[-1])
 
 
 def _same_agent(old: Snapshot, new: Snapshot) -> bool:

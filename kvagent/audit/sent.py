@@ -1,7 +1,8 @@
 """What of a request does it take to compare it with the next one?
 
 The bytes of each message and its meaning. Most messages of a request are those of the one before:
-they are looked up by their bytes and take no room twice.
+as the very same objects if they come from one line or list, else they are looked up by their bytes.
+Either way they take no room twice.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import is_
 from typing import Any
 
 import orjson
@@ -21,6 +23,9 @@ from kvagent.fingerprint import digest, identity, meaning, meaning_of_tool
 
 # Bytes of messages that are held to be recognised; twice as much in the worst case.
 _ROOM = 8 << 20
+
+# The last messages of a request, of which one may have ended the request before.
+_NEW = 32
 
 # So long a reply or result is not written twice by chance.
 _UNIQUE_CHARS = 16
@@ -52,37 +57,79 @@ class Snapshot:
     """The bytes of each."""
     options: Mapping[str, bytes] = field(default_factory=dict)
     """Of the other keys, those that shape the prompt."""
+    links: Sequence[int] = ()
+    """For each message of the body, what stands for it and all before it, whatever their form; of
+    the head where there is no body."""
+    size: int = 0
+    """Bytes, about."""
 
     @property
     def body(self) -> Sequence[Known]:
         """The messages behind the head."""
         return self.messages[self.head :]
 
-    @property
-    def size(self) -> int:
-        """Bytes, about."""
-        return sum(len(message.raw) + 8 for message in self.messages) + sum(map(len, self.tools))
+
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """The messages of a request, and what was made of them."""
+
+    messages: Sequence[Mapping[str, Any]]
+    known: Sequence[Known] = ()
+    head: int = 0
+    links: Sequence[int] = ()
+    size: int = 0
 
 
 class Reader:
-    """Makes snapshots; what was seen of late is recognised by its bytes."""
+    """Makes snapshots; what was seen of late is recognised."""
 
     def __init__(self) -> None:
         self._known: Recent[bytes, Known] = Recent(_ROOM)
+        # By the last of their messages, which as an object is no other as long as it is held here.
+        self._read: Recent[int, _Read] = Recent(_ROOM)
         self._tools: Recent[bytes, bytes] = Recent(_ROOM >> 2)
         self._last_tools: tuple[Sequence[Mapping[str, Any]], Sequence[bytes]] = ((), ())
 
     def read(self, request: Request) -> Snapshot:
         """The snapshot of a request."""
-        messages = [self.known(message) for message in request.messages]
-        head = 0
-        while head < len(messages) and messages[head].role in HEAD_ROLES:
-            head += 1
+        read = self._grown(self._begun(request.messages), request.messages)
         options = {
             key: raw_of(request.options[key])
             for key in sorted(PROMPT_KEYS & request.options.keys())
         }
-        return Snapshot(messages, head, self._tools_of(request.tools), options)
+        tools = self._tools_of(request.tools)
+        size = read.size + sum(map(len, tools))
+        return Snapshot(read.known, read.head, tools, options, read.links, size)
+
+    def _begun(self, messages: Sequence[Mapping[str, Any]]) -> _Read:
+        """What was read of the request that these messages continue, if they are its own objects."""
+        for at in range(len(messages) - 1, max(-1, len(messages) - 1 - _NEW), -1):
+            read = self._read.get(id(messages[at]))
+            if read is not None and len(read.messages) == at + 1:
+                if all(map(is_, read.messages, messages)):
+                    return read
+        return _Read(())
+
+    def _grown(self, begun: _Read, messages: Sequence[Mapping[str, Any]]) -> _Read:
+        """The same, with more messages behind it."""
+        start = len(begun.known)
+        fresh = [self.known(message) for message in messages[start:]]
+        if not fresh:
+            return begun
+        known = [*begun.known, *fresh]
+        head = begun.head
+        while head < len(known) and known[head].role in HEAD_ROLES:
+            head += 1
+        # Where there was no body, the links were those of the head.
+        links = list(begun.links) if begun.head < start else []
+        link = links[-1] if links else 0
+        for message in known[head + len(links) :] or known:
+            link = hash((link, message.name))
+            links.append(link)
+        added = sum(len(message.raw) + 8 for message in fresh)
+        read = _Read(messages, known, head, links, begun.size + added)
+        self._read.put(id(messages[-1]), read, added + 16 * len(known))
+        return read
 
     def known(self, message: Mapping[str, Any]) -> Known:
         """A message by its bytes."""
