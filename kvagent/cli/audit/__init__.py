@@ -198,23 +198,24 @@ def audit(
         "redact": redact,
     }
     from kvagent.audit.settings import SettingsError
-    from kvagent.cli.audit.output import form_of, write
+    from kvagent.cli.audit.output import Output, form_of
 
     try:
         settings = _settings(given, config, isolated=isolated)
         if settings.redact and write_baseline is not None:
             raise Failure("a baseline names tools and labels: leave --redact out to write one")
         form = form_of(output_format, output, settings.output_format)
-        counting = _counting(settings, api_key)
-        report = _audited(sources, settings, counting, policy)
+        with Output(form, output, write_baseline, sources) as out:
+            counting = _counting(settings, api_key)
+            report = _audited(sources, settings, counting, policy)
+            _say_what_was_not_read(report)
+            if settings.redact:
+                from kvagent.audit.redact import redacted
+
+                report = redacted(report, counting.prompts().count)
+            out.write(report, details=settings.details)
     except SettingsError as error:
         raise Failure(str(error)) from error
-    _say_what_was_not_read(report)
-    if settings.redact:
-        from kvagent.audit.redact import redacted
-
-        report = redacted(report, counting.prompts().count)
-    write(report, form, output, write_baseline, details=settings.details)
     if report.failed:
         raise typer.Exit(2)
     if any(gate.failed for gate in report.gates):

@@ -9,9 +9,10 @@ import importlib
 import io
 import os
 import sys
+from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import get_args
+from typing import Self, get_args
 
 from kvagent.audit.baseline import Baseline
 from kvagent.audit.session import Report
@@ -53,35 +54,78 @@ def form_of(asked: str | None, output: str, usual: OutputFormat | None) -> Outpu
     return form
 
 
-def write(
-    report: Report, form: OutputFormat, output: str, baseline: str | None, *, details: bool
-) -> None:
-    """Write the report, and how it is now as a baseline if one is wanted.
+class Output:
+    """Where the report goes, and how it is now as a baseline if one is wanted.
+
+    A context manager, opened before the work begins: what cannot be written is said at once. What is
+    not written when it ends leaves nothing behind.
 
     Raises:
-        Failure: a file cannot be written.
+        Failure: a file cannot be written, or would replace another that is wanted.
     """
-    if output == STANDARD and form == "terminal":
-        _show(report, details=details)
-        files: list[tuple[str, bytes]] = []
-    else:
-        text = _plain(report, details=details) if form == "terminal" else _written(report, form)
-        files = [(output, text.encode(errors="replace"))]
-        _say_gates(report)
-    if baseline is not None and report.failed:
-        said = f"{baseline} is not written, it would lack what could not be read"
-        print(f"kvagent audit: {said}", file=sys.stderr)
-    elif baseline is not None:
-        files.append((baseline, Baseline.of(report.sessions, baseline).written()))
-    with ExitStack() as stack:
-        opened = [(stack.enter_context(WholeFile(name)), data) for name, data in files]
-        for file, data in opened:
-            file.write(data)
+
+    def __init__(
+        self, form: OutputFormat, output: str, baseline: str | None, sources: Sequence[str]
+    ) -> None:
+        self._form = form
+        self._baseline = baseline or STANDARD
+        others = list(sources)
+        for target in (output, baseline):
+            if target is None:
+                continue
+            for other in others:
+                if _is_same_file(target, other):
+                    raise Failure(f"{target} would replace {other}: name another file")
+            others.append(target)
+        self._stack = ExitStack()
+        with ExitStack() as stack:
+            on_screen = form == "terminal" and output == STANDARD
+            self._report = None if on_screen else stack.enter_context(WholeFile(output))
+            self._known = None if baseline is None else stack.enter_context(WholeFile(baseline))
+            self._stack = stack.pop_all()
+
+    def write(self, report: Report, *, details: bool) -> None:
+        """Write all of it.
+
+        Raises:
+            Failure: a file cannot be written.
+        """
+        if self._report is None:
+            _show(report, details=details)
+        else:
+            form = self._form
+            text = _plain(report, details=details) if form == "terminal" else _written(report, form)
+            self._report.write(text.encode(errors="replace"))
+            _say_gates(report)
+        files = [] if self._report is None else [self._report]
+        if (known := self._known) is not None:
+            if report.failed:
+                said = f"{known.name} is not written, it would lack what could not be read"
+                print(f"kvagent audit: {said}", file=sys.stderr)
+            else:
+                known.write(Baseline.of(report.sessions, self._baseline).written())
+                files.append(known)
         # All are known to have room before one takes its place.
-        for file, _ in opened:
+        for file in files:
             file.flush()
-        for file, _ in opened:
+        for file in files:
             _commit(file)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self._stack.close()
+
+
+def _is_same_file(one: str, other: str) -> bool:
+    """Whether both are one file that is there, or would be; a device is replaced by nothing."""
+    if STANDARD in (one, other):
+        return False
+    path = Path(one)
+    if path.exists() and not path.is_file():
+        return False
+    return os.path.realpath(one) == os.path.realpath(other)
 
 
 def _written(report: Report, form: OutputFormat) -> str:
