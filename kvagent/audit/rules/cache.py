@@ -13,9 +13,10 @@ from kvagent.audit.rules.places import spot_of
 from kvagent.audit.turns import Traced, Turn
 from kvagent.prefixcache.hit import Loss
 
-# Less than this is lost for the size of a block, or by chance: every prompt of a template begins
-# with the same few tokens.
+# Less than this is lost by chance: every prompt of a template begins with the same few tokens. And
+# what does not fill a block of usual size is not worth a word.
 _LEAST = 64
+_LEAST_OF_A_BLOCK = 256
 
 BELOW_A_BLOCK = Rule(
     "KVA401",
@@ -57,7 +58,7 @@ SLOT_LOST = Rule(
     "slot-lost",
     "warning",
     "prefill",
-    "More conversations take turns than llama.cpp has slots.",
+    "Another conversation has taken the slot of llama.cpp that held this one.",
     "Each slot of llama.cpp holds the tokens of one conversation. A request goes to the slot that "
     "it has most in common with (more than a tenth of the prompt), else to the one that was used "
     "longest ago, and what does not match there is dropped. So a sub-agent with the same system "
@@ -130,7 +131,7 @@ class Cache:
         if cached is None or lost < _LEAST:
             return
         if turn.loss in ("block", "whole_prompt"):
-            if cached:
+            if cached or lost < _LEAST_OF_A_BLOCK:
                 return
             rule = BELOW_A_BLOCK
             said = (

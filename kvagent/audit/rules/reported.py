@@ -46,9 +46,9 @@ NOTHING_CACHED = Rule(
     "Prompts with long common beginnings were sent one after the other, and each report says 0 "
     "cached tokens. Either caching is off: vLLM with --no-enable-prefix-caching, Anthropic without "
     "cache_control in the request, a gateway that spreads a conversation over replicas, a prompt "
-    "that something on the way changes. Or it is on and not told: a client or gateway that writes "
-    "0 where the server said nothing. (vLLM says the count only with "
-    "--enable-prompt-tokens-details.)",
+    "that something on the way changes. Or it is on and not told: vLLM says the count only with "
+    "--enable-prompt-tokens-details, and some clients and gateways write 0 where the server said "
+    "nothing.",
     "Turn caching on and look whether the counts move; if they stay at 0, compare the prompts that "
     "reach the server.",
     "vllm serve MODEL --enable-prefix-caching --enable-prompt-tokens-details\n"

@@ -33,8 +33,8 @@ LONG_RESULT = Rule(
     "A result is prefilled once and then carried by every later request of the conversation: it "
     "takes KV cache and attention in each of them, and brings the end of the window nearer. Most of "
     "a long log, page or file listing is never looked at again. Shortened later, it costs a prefix "
-    "break; shortened before it is first sent, it costs nothing. (A few are a note; from 16,000 "
-    "tokens on, or a quarter of the window where it is known, it is a warning.)",
+    "break; shortened before it is first sent, it costs nothing. A few are a note; from 16,000 "
+    "tokens on, or a quarter of the window where it is known, it is a warning.",
     "Shorten such results before they are first sent: let the tool page, filter or limit its "
     "output, or let kvagent do it, which keeps the original for when it is asked for.",
     "import kvagent\n\n"

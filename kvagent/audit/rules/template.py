@@ -129,7 +129,8 @@ _GIVE_THE_DAY = frozenset({"llama.cpp"})
 # Said of a request whose tokens are not known here; no refusal.
 _NOT_KNOWN = "known here"
 
-# How many characters of a text show that it is that text, and how near a tag of reasoning stands.
+# How many characters of a text show that it is that text, and how far in front of a break it may
+# begin.
 _NEEDLE = 24
 _NEAR = 24
 _THOUGHT = ("think", "<|channel|>analysis")
@@ -230,29 +231,28 @@ def _broken(turn: Turn, found: Difference) -> Sighting:
 
 
 def _seen(turn: Turn, found: Difference) -> str:
-    """What stands at a break on one side and not on the other; the nearest, if there are several."""
+    """What stood at a break and stands there no more, or else stands there only now; the nearest."""
     start = max(0, found.offset - _NEAR)
     sides = found.before[start:], found.after[start:]
-    near = [side[: 2 * _NEAR] for side in sides]
-    if any(tag in side for tag in _THOUGHT for side in near):
-        return "reasoning"
     messages = turn.request.messages
     texts = {
         "reasoning": map(_reasoning, messages[: found.index + 2]),
         "tools": (*map(_name, turn.request.tools), *_TOOLS),
         "system": (text_of(each) for each in messages if each.get("role") in HEAD_ROLES),
     }
-    seen = [(at, kind) for kind, some in texts.items() for at in _only_in_one(some, sides)]
-    return min(seen, default=(0, "turn"))[1]
+    seen = [(*place, kind) for kind, some in texts.items() for place in _only_in_one(some, sides)]
+    near = sides[0][: 2 * _NEAR], sides[1][: 2 * _NEAR]
+    seen += [(*place, "reasoning") for place in _only_in_one(_THOUGHT, near)]
+    return min(seen, default=(0, 0, "turn"))[2]
 
 
-def _only_in_one(texts: Iterable[str], sides: tuple[str, str]) -> Iterable[int]:
-    """Where texts begin that only one side has."""
+def _only_in_one(texts: Iterable[str], sides: tuple[str, str]) -> Iterable[tuple[int, int]]:
+    """On which side, and where there, texts begin that the other side does not have."""
     for text in texts:
         needle = text.strip()[:_NEEDLE]
-        places = [side.find(needle) for side in sides]
-        if needle and min(places) < 0 <= max(places):
-            yield max(places)
+        before, after = (side.find(needle) for side in sides)
+        if needle and min(before, after) < 0 <= max(before, after):
+            yield (0, before) if before >= 0 else (1, after)
 
 
 def _reasoning(message: Mapping[str, Any]) -> str:
