@@ -82,6 +82,12 @@ class Placed:
     """The conversation in which a call asked for this one."""
 
     @property
+    def only_grew(self) -> bool:
+        """Whether it begins with all that was sent before, byte for byte."""
+        old = self.before
+        return old is not None and self.common == len(old.messages) and not self.head_changed
+
+    @property
     def head_changed(self) -> bool:
         """Whether system messages, tools or options are not those that were sent before."""
         old, new = self.before, self.snapshot
@@ -182,7 +188,8 @@ class Conversations:
             # What was sent last in it is not held any more.
             return self._new_branch(conversation, new), "grown", None, None
         owner = self._owner(request, body)
-        for candidate in (owner, branch):
+        asked = None if depth else self._asked_otherwise(request, new)
+        for candidate in (owner, branch, asked):
             if candidate is None:
                 continue
             kind = _change(candidate.last, new)
@@ -227,8 +234,24 @@ class Conversations:
             branch = self._branches.get(number)
             if branch is None:
                 continue
-            same = branch.conversation.session == request.conversation
-            if same and (count * 2 >= len(own) or request.conversation is not None):
+            if branch.conversation.session != request.conversation:
+                continue
+            if count * 2 >= len(own) or request.conversation is not None:
+                return branch
+            if 1 < count == sum(message.is_own for message in branch.last.body):
+                return branch  # all that it was sent is sent again
+        return None
+
+    def _asked_otherwise(self, request: Request, new: Snapshot) -> _Branch | None:
+        """The branch with nothing but a question, from which a reminder moved on."""
+        body = new.body
+        if not _is_told(body):
+            return None
+        for branch in self._branches.values()[: -_LOOK_BACK - 1 : -1]:
+            old = branch.last
+            if len(old.body) != 1 or branch.conversation.session != request.conversation:
+                continue
+            if _same_agent(old, new) and is_part_moved(old.body[0], body[0], body[1:]):
                 return branch
         return None
 
@@ -326,20 +349,26 @@ def _change(old: Snapshot, new: Snapshot) -> Kind | None:
         return None
     kept = {message.gist for message in rest if message.is_own or len(message.raw) > 100}
     again = sum(message.gist in kept for message in tail)
-    if _is_summary(tail, rest, again):
+    if _is_summary(tail, rest, kept):
         return "compacted"
     if again or is_same_message(rest[0], tail[0]) or is_part_moved(rest[0], tail[0], tail[1:]):
         return "changed"
     return None
 
 
-def _is_summary(tail: Sequence[Known], rest: Sequence[Known], again: int) -> bool:
+def _is_summary(tail: Sequence[Known], rest: Sequence[Known], kept: set[bytes]) -> bool:
     """Whether the first messages of the tail stand for more than they are."""
-    if len(tail) >= len(rest) or sum(len(m.raw) for m in tail) >= sum(len(m.raw) for m in rest):
+    first = next((at for at, message in enumerate(tail) if message.gist in kept), None)
+    if first is not None:
+        sent = {message.gist for message in tail[first:]}
+        gone, tail = [message for message in rest if message.gist not in sent], tail[:first]
+        if len(tail) >= len(gone):
+            return False
+    elif len(tail) >= len(rest) or sum(len(m.raw) for m in tail) >= sum(len(m.raw) for m in rest):
         return False
     return any(
         len(text := _text(message)) >= _SUMMARY_CHARS and _SUMMARY.search(text) is not None
-        for message in tail[: len(tail) - again][:2]
+        for message in tail[:2]
         if message.role != "tool"
     )
 

@@ -49,6 +49,9 @@ class Tokens:
     """What the template renders; empty where there is none."""
     before: str = ""
     """The same of the request before this one, where it is held."""
+    same: int = 0
+    """So many of ``ids``, from the first on, were taken over from the request before this one;
+    there may be more that are the same."""
 
 
 class Prompts(Protocol):
@@ -82,22 +85,35 @@ class Estimated:
 
     def __init__(self) -> None:
         self._held: Recent[bytes, Ids[int]] = Recent(_ROOM)
+        self._last: Recent[int, tuple[Snapshot, Tokens]] = Recent(_ROOM)
+        self._ask: Ids[int] | None = None
 
     def tokens(self, placed: Placed) -> Tokens:
         """The head, the tools behind it, as most templates have them, and the other messages."""
         snapshot = placed.snapshot
+        if self._ask is None:
+            self._ask = array("I", (_OPEN, *_encoded("assistant\n")))
+        last = None if placed.left is None else self._last.get(placed.left)
+        known = 0
         ids: Ids[int] = array("I")
-        starts = []
-        for number, message in enumerate(snapshot.messages):
-            if number == snapshot.head:
+        starts: Ids[int] = array("I")
+        if last is not None and last[0] is placed.before and placed.only_grew:
+            # All but the request for an answer stands in front of what is new.
+            known, before = placed.common, last[1]
+            ids, starts = before.ids[: -len(self._ask)], array("I", before.starts[:known])
+        same = len(ids)
+        for number in range(known, len(snapshot.messages)):
+            if number == snapshot.head and not known:
                 ids += self._tools(snapshot)
             starts.append(len(ids))
-            ids += self._message(message)
-        if snapshot.head == len(snapshot.messages):
+            ids += self._message(snapshot.messages[number])
+        if snapshot.head == len(snapshot.messages) and not known:
             ids += self._tools(snapshot)
-        ids += array("I", (_OPEN, *_encoded("assistant\n")))
+        ids += self._ask
         starts.append(len(ids))
-        return Tokens(ids, starts, exact=False)
+        tokens = Tokens(ids, starts, exact=False, same=same)
+        self._last.put(placed.branch, (snapshot, tokens), len(ids))
+        return tokens
 
     def count(self, text: str) -> int:
         """The tokens of a text by itself."""

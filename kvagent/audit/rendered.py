@@ -19,6 +19,7 @@ from kvagent.audit.conversations import Placed
 from kvagent.audit.difference import alike
 from kvagent.audit.prompts import Estimated, Ids, Tokens
 from kvagent.audit.recent import Recent
+from kvagent.audit.sent import Snapshot
 from kvagent.backends.prompt import PromptError
 from kvagent.chat import calls_of, text_of
 
@@ -75,13 +76,16 @@ _START = _Border(0, 0, is_end=True)
 class _Rendered:
     """A prompt, as far as the next one may take it over."""
 
+    sent: Snapshot
     text: str
     ids: Ids[int]
     borders: Sequence[_Border]
     """Around each special token, and at the beginning."""
     places: Sequence[tuple[int, int]]
     """For each message, where it begins and where its text ends."""
-    starts: Sequence[int]
+    starts: Ids[int]
+    same: int
+    """Tokens that were taken over."""
 
 
 class Exact:
@@ -96,7 +100,7 @@ class Exact:
         self._model = model
         self._last: Recent[int, _Rendered] = Recent(_TEXTS)
         self._held: Recent[str, Ids[int]] = Recent(_PIECES)
-        self._contexts: dict[tuple[Any, ...], str] = {}
+        self._contexts: dict[tuple[Any, ...], tuple[Sequence[Mapping[str, Any]], str]] = {}
         self._markers: dict[str, Ids[int] | None] = {}
         self._cut, self._composed = 0, 0
         self._in_pieces = True
@@ -120,6 +124,8 @@ class Exact:
         from kvagent.tokens.tokenizer import TokenizerError
 
         last = None if placed.left is None else self._last.get(placed.left)
+        if last is not None and last.sent is not placed.before:
+            last = None  # one in between was estimated
         try:
             text = self._text(placed, last)
             rendered = self._encoded(placed, text, last)
@@ -129,7 +135,14 @@ class Exact:
         size = len(text) + 8 * len(rendered.ids)
         self._last.put(placed.branch, rendered, size)
         before = "" if last is None else last.text
-        return Tokens(rendered.ids, rendered.starts, exact=True, text=text, before=before)
+        return Tokens(
+            rendered.ids,
+            rendered.starts,
+            exact=True,
+            text=text,
+            before=before,
+            same=rendered.same,
+        )
 
     @property
     def profile(self) -> TemplateProfile | None:
@@ -160,27 +173,55 @@ class Exact:
 
     def _grown(self, placed: Placed, last: _Rendered) -> str | None:
         """The text, if the request only adds messages and the template writes each by itself."""
-        old, new = placed.before, placed.snapshot
-        if old is None or placed.head_changed or placed.common < len(old.messages):
+        if not placed.only_grew:
             return None
         fresh = placed.request.messages[placed.common :]
-        ends = old.messages[-1]
+        ends = last.sent.messages[-1]
         role = "called" if b'"tool_calls":[{' in ends.raw else ends.role
         if not fresh or role not in _CONTEXTS or not self._is_local():
             return None
         context, options = _CONTEXTS[role], placed.request.options
-        key = (role, *new.options.items())
-        before = self._contexts.get(key)
-        if before is None:
+        key = (
+            role,
+            *(str(message.get("role")) for message in fresh),
+            *placed.snapshot.options.items(),
+        )
+        if key not in self._contexts:
             if len(self._contexts) > 1_000:
                 self._contexts.clear()
-            before = self._contexts[key] = self._model.prompt(_body(options, (), context))
+            self._contexts[key] = self._shortest(context, options, fresh)
+        context, before = self._contexts[key]
         after = self._model.prompt(_body(options, (), (*context, *fresh)))
         same = alike(before, after)
         gone = before[same:]
         if not last.text.endswith(gone):
             return None
         return last.text[: len(last.text) - len(gone)] + after[same:]
+
+    def _shortest(
+        self,
+        context: Sequence[Mapping[str, Any]],
+        options: Mapping[str, Any],
+        fresh: Sequence[Mapping[str, Any]],
+    ) -> tuple[Sequence[Mapping[str, Any]], str]:
+        """The end of a context behind which messages are written as behind all of it, and its text."""
+        from kvagent.tokens.template import TemplateError
+
+        def written(start: int) -> tuple[str, str, str]:
+            before = self._model.prompt(_body(options, (), context[start:]))
+            after = self._model.prompt(_body(options, (), (*context[start:], *fresh)))
+            same = alike(before, after)
+            return before, before[same:], after[same:]
+
+        whole, *changes = written(0)
+        for start in range(len(context) - 1, 0, -1):
+            try:
+                before, *others = written(start)
+            except (PromptError, TemplateError):
+                continue  # no conversation begins so
+            if others == changes:
+                return context[start:], before
+        return context, whole
 
     def _is_local(self) -> bool:
         if self._local is None:
@@ -245,18 +286,18 @@ class Exact:
     ) -> _Rendered:
         """Where each message stands; of the first ``same`` characters it is known."""
         places: list[tuple[int, int]] = []
-        starts: list[int] = []
+        starts: Ids[int] = array("I")
         if last is not None:
-            for number in range(min(placed.common, len(last.places))):
-                if last.places[number][1] > same:
-                    break
-                places.append(last.places[number])
-                starts.append(last.starts[number])
+            known = bisect_right(last.places, same, key=_end)
+            known = min(known, placed.common)
+            places, starts = list(last.places[:known]), last.starts[:known]
         _find(text, placed, places)
         ends = [*borders, _Border(len(text), len(ids), is_end=False)]
         for place, _ in places[len(starts) :]:
             starts.append(max(starts[-1] if starts else 0, _token_at(place, ends)))
-        return _Rendered(text, ids, borders, places, [*starts, len(ids)])
+        starts.append(len(ids))
+        taken = borders[bisect_right(borders, (same, len(ids), True)) - 1].tokens if same else 0
+        return _Rendered(placed.snapshot, text, ids, borders, places, starts, taken)
 
     def _piece(self, text: str) -> Ids[int]:
         held = self._held.get(text)
@@ -315,6 +356,10 @@ def _needle(message: Mapping[str, Any]) -> tuple[str, int]:
         if isinstance(function, dict) and isinstance(function.get("name"), str):
             return function["name"], len(function["name"])
     return "", 0
+
+
+def _end(place: tuple[int, int]) -> int:
+    return place[1]
 
 
 def _token_at(place: int, borders: Sequence[_Border]) -> int:

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kvagent.audit.conversations import Conversations
+from kvagent.audit.prompts import Estimated, Ids
 from kvagent.audit.rendered import Exact
 from kvagent.backends.vllm_prompt import VLLM
 from kvagent.tokens.model import Model
@@ -102,27 +103,31 @@ def logs(draw: st.DrawFn) -> list[tuple[list[Message], list[dict[str, Any]]]]:
     return prompts
 
 
-def check(
-    source: str, log: list[tuple[list[Message], list[dict[str, Any]]]], joining: bool
-) -> None:
-    prompts, conversations = Exact(model(source, joining)), Conversations()
+def check(source: str, log: list[tuple[list[Message], list[dict[str, Any]]]]) -> None:
+    prompts, conversations = Exact(model(source)), Conversations()
+    last: dict[int | None, Ids[int]] = {}
     for messages, tools in log:
-        sent = request(messages, tools=tools)
-        tokens = prompts.tokens(conversations.place(sent))
+        placed = conversations.place(request(messages, tools=tools))
+        tokens = prompts.tokens(placed)
         body = {"messages": messages, **({"tools": tools} if tools else {})}
         if tokens.fault:
             assert not tokens.exact
             continue
-        assert list(tokens.ids) == model(source, joining).tokens(body)
+        assert list(tokens.ids) == model(source).tokens(body)
         assert len(tokens.starts) == len(messages) + 1
         assert list(tokens.starts) == sorted(tokens.starts)
         assert tokens.starts[-1] == len(tokens.ids)
+        before = last.get(placed.left)
+        assert before is not None or not tokens.same
+        if before is not None:
+            assert tokens.ids[: tokens.same] == before[: tokens.same]
+        last[placed.branch] = tokens.ids
 
 
 @settings(max_examples=60, deadline=None)
 @given(TOYS, logs())
 def test_templates_of_all_kinds(toy: Toy, log: list[Any]) -> None:
-    check(toy.source(), log, joining=False)
+    check(toy.source(), log)
 
 
 def templates(shared: Path) -> dict[str, str]:
@@ -139,7 +144,7 @@ def test_real_templates(shared: Path, data: st.DataObject) -> None:
         model(each[name])
     except TemplateError:
         return
-    check(each[name], data.draw(logs()), joining=data.draw(st.booleans()))
+    check(each[name], data.draw(logs()))
 
 
 def test_a_prompt_that_only_grows_is_not_rendered_again(shared: Path) -> None:
@@ -165,6 +170,30 @@ def test_a_prompt_that_only_grows_is_not_rendered_again(shared: Path) -> None:
         assert tokens.exact
     assert longest < 10
     assert list(tokens.ids) == made.tokens({"messages": messages, "tools": TOOLS})
+
+
+def test_a_tokenizer_that_joins_pieces_is_asked_for_whole_prompts(shared: Path) -> None:
+    """The fourth prompt is looked at, and shows it."""
+    joining = model(templates(shared)["Qwen-Qwen3-0.6B"], joining=True)
+    prompts, conversations = Exact(joining), Conversations()
+    messages = [user("Please look. ")]
+    for turn in range(9):
+        messages += [call("read", f"{turn}"), result(f"{turn}\n", f"{turn}")]
+        tokens = prompts.tokens(conversations.place(request(messages)))
+        if turn >= 3:
+            assert list(tokens.ids) == joining.tokens({"messages": messages})
+            assert tokens.same == 0
+
+
+@settings(deadline=None)
+@given(logs())
+def test_an_estimate_of_a_prompt_that_grew_is_that_of_the_whole(log: list[Any]) -> None:
+    prompts, conversations = Estimated(), Conversations()
+    for messages, tools in log:
+        placed = conversations.place(request(messages, tools=tools))
+        tokens, alone = prompts.tokens(placed), Estimated().tokens(placed)
+        assert tokens.ids == alone.ids
+        assert tokens.starts == alone.starts
 
 
 def test_where_messages_stand(shared: Path) -> None:
