@@ -59,6 +59,8 @@ class _Walk:
                 at, to = at + 1, to + 1
                 continue
             gone, come = self._apart(at, to)
+            if come and is_part_moved(one, other, new[to + 1 :]):
+                come = 0
             if gone or come:
                 yield from edited
                 edited.clear()
