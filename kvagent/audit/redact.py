@@ -9,7 +9,7 @@ finding becomes its rule's own. Files keep the names that they were given.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from kvagent.audit.difference import alike
@@ -88,6 +88,7 @@ class _Redaction:
             findings=[self._finding(each) for each in session.findings],
             results=[self._result(each) for each in session.results],
             timelines={number: _timeline(each) for number, each in session.timelines.items()},
+            notes=[_without(each, session.rows) for each in session.notes],
         )
 
     def _row(self, row: Row) -> Row:
@@ -106,8 +107,8 @@ class _Redaction:
             said=rule.summary,
             fix=rule.fix,
             example=rule.example,
-            spots=[self._spot(each) for each in finding.spots],
             about="",
+            spots=[self._spot(each) for each in finding.spots],
         )
 
     def _spot(self, spot: Spot) -> Spot:
@@ -216,6 +217,12 @@ def _most(made: Callable[[int], str], tokens: int, count: Callable[[str], int], 
 def _timeline(timeline: Timeline) -> Timeline:
     roles = [role if role in _ROLES else "other" for role in timeline.roles]
     return replace(timeline, roles=roles)
+
+
+def _without(note: str, rows: Sequence[Row]) -> str:
+    """A note, which may tell why tokens are estimates, without what the template said."""
+    faults = {row.fault.rstrip(".") for row in rows if row.fault}
+    return _beginning(note) if any(fault in note for fault in faults) else note
 
 
 def _failure(failed: Failed) -> str:

@@ -118,6 +118,7 @@ def _finding(finding: Finding) -> dict[str, Any]:
         "count": finding.count,
         "tokens": finding.tokens if counted else None,
         "kv_bytes": finding.kv_bytes if counted else None,
+        "about": finding.about or None,
         "spots": [_spot(each, counted=counted) for each in finding.spots],
     }
 

@@ -1,0 +1,237 @@
+"""What does a reviewer read below a pull request, or in the summary of a job?
+
+A table of sessions, the worst first, and of each what is wrong with it: where, the line that
+differs, what to do. No text of a prompt can leave its block, call anybody or become a link.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from kvagent.audit.report.lines import cost, differing, one_line, place
+from kvagent.audit.report.page.figures import count, several, share, size
+from kvagent.audit.report.page.visible import visible
+from kvagent.audit.report.page.words import server
+from kvagent.audit.rule import Contrast, Finding, Severity
+from kvagent.audit.session import Report, Session, WhatIf
+from kvagent.audit.turns import Totals
+
+# GitHub takes comments of 65,536 characters.
+LONGEST = 65_000
+# Of this much the last lines are sure, and the table has no more.
+_RESERVED, _TABLE = 1_000, 20_000
+
+_SEVERITIES: tuple[Severity, ...] = ("error", "warning", "note")
+_UNREADABLE = 5
+_MARKS = re.compile(r"[\\`*_{}\[\]<>|~&$!]")
+_CALLS = re.compile(r"(@|#)(?=\w)|\b(https?|www)(?=[.:])", re.IGNORECASE)
+_NO_WIDTH = "\u200b"
+
+
+def write(report: Report) -> str:
+    """The report in GitHub's Markdown, in at most ``LONGEST`` characters."""
+    kept: list[str] = []
+    room = LONGEST - _RESERVED
+    for block in _blocks(report):
+        room -= len(block) + 2
+        if room < 0:
+            kept.append(
+                "*The rest would make this too long; the other forms of the report have it.*"
+            )
+            break
+        kept.append(block)
+    text = "\n\n".join(kept) + "\n"
+    return text.encode(errors="replace").decode()
+
+
+def _blocks(report: Report) -> Iterator[str]:
+    yield "## kvagent audit"
+    if report.gates:
+        yield "\n".join(
+            f"- {'**Failed**' if gate.failed else 'Holds'}: {_text(gate.name)}"
+            f"{' in ' + _code(gate.file) if gate.file else ''}. {_text(gate.said)}"
+            for gate in sorted(report.gates, key=lambda gate: not gate.failed)
+        )
+    if report.failed:
+        yield "\n".join(f"- **Not read**: {_text(each.why)}" for each in report.failed)
+    sessions = report.worst_first
+    if sessions:
+        yield _table(sessions)
+    if report.redacted:
+        yield "*Texts are replaced by stand-ins of as many tokens.*"
+    for session in sessions:
+        yield from _session(session)
+
+
+def _table(sessions: Sequence[Session]) -> str:
+    lines = [
+        "| Session | Requests | Prompt tokens | Hit rate | Reported | Wasted | Findings |",
+        "| --- | ---: | ---: | ---: | ---: | ---: | --- |",
+    ]
+    room = _TABLE
+    for number, session in enumerate(sessions):
+        line = _row(_code(session.file), session.totals, session.findings)
+        room -= len(line)
+        if room < 0:
+            lines.append(f"| *and {len(sessions) - number:,} more* | | | | | | |")
+            break
+        lines.append(line)
+    if len(sessions) > 1:
+        findings = [each for session in sessions for each in session.findings]
+        lines.append(_row("**All**", _together([each.totals for each in sessions]), findings))
+    return "\n".join(lines)
+
+
+def _row(name: str, sums: Totals, findings: Sequence[Finding]) -> str:
+    return f"| {name} | {' | '.join(_figures(sums))} | {_found(findings)} |"
+
+
+def _figures(sums: Totals) -> list[str]:
+    return [
+        f"{sums.requests:,}",
+        count(sums.prompt_tokens, sums.exact),
+        share(sums.hit_rate, sums.exact),
+        share(sums.reported_hit_rate),
+        count(sums.wasted_tokens, sums.exact),
+    ]
+
+
+def _together(several_sums: Sequence[Totals]) -> Totals:
+    made = Totals()
+    for sums in several_sums:
+        made.requests += sums.requests
+        made.prompt_tokens += sums.prompt_tokens
+        made.predicted_tokens += sums.predicted_tokens
+        made.wasted_tokens += sums.wasted_tokens
+        made.reported_prompt_tokens += sums.reported_prompt_tokens
+        made.reported_cached_tokens += sums.reported_cached_tokens
+        made.exact = made.exact and sums.exact
+    return made
+
+
+def _found(findings: Sequence[Finding]) -> str:
+    counts = Counter(finding.rule.severity for finding in findings)
+    told = [several(counts[each], each) for each in _SEVERITIES if counts[each]]
+    return ", ".join(told) or "none"
+
+
+def _session(session: Session) -> Iterator[str]:
+    about = [_text(session.format_title), several(session.conversations, "conversation")]
+    if session.traced:
+        about.pop()
+        block_size = session.traced[0].request.block_size
+    else:
+        block_size = None
+    about.append(f"for {server(session.target, block_size)}")
+    tokens = "the model's own" if session.exact else "estimates"
+    yield (
+        f"### {_code(session.file)}\n\n{', '.join(about)}. Tokens are {tokens} "
+        f"({_text(session.counter)})."
+    )
+    if session.what_if is not None:
+        yield _what_if(session.what_if)
+    for finding in session.findings:
+        yield _finding(session, finding)
+    if session.notes:
+        told = [f"- {_text(note)}" for note in session.notes]
+        yield "\n".join(["What the figures leave out:", "", *told])
+    if session.unreadable:
+        told = [f"- {_text(str(each.place))} {_text(each.why)}" for each in session.unreadable]
+        more = session.unreadable_count - len(told[:_UNREADABLE])
+        if more > 0:
+            told[_UNREADABLE:] = [f"- and {more:,} more"]
+        yield "\n".join(["Could not be read:", "", *told])
+
+
+def _what_if(what_if: WhatIf) -> str:
+    if not what_if.after.requests:
+        return f"What kvagent would make of it is not known: {_text(what_if.left_out)}"
+    before, after = what_if.before, what_if.after
+    exact = before.exact
+    rows = [
+        ["", "As recorded", "Through kvagent"],
+        ["---", "---:", "---:"],
+        ["Hit rate", share(before.hit_rate, exact), share(after.hit_rate, exact)],
+        ["Prefill, tokens", count(_prefill(before), exact), count(_prefill(after), exact)],
+        ["Longest prompt, tokens", count(before.longest, exact), count(after.longest, exact)],
+        ["Prefix breaks", f"{what_if.breaks_before:,}", f"{what_if.breaks_after:,}"],
+    ]
+    if what_if.refused_before or what_if.refused_after:
+        rows.append(
+            ["Refused requests", f"{what_if.refused_before:,}", f"{what_if.refused_after:,}"]
+        )
+    if what_if.kv_peak_before is not None:
+        rows.append(
+            [
+                "KV cache at most",
+                size(what_if.kv_peak_before, exact),
+                size(what_if.kv_peak_after, exact),
+            ]
+        )
+    table = "\n".join(f"| {' | '.join(row)} |" for row in rows)
+    said = (
+        f"Saved prefill: {count(what_if.saved_tokens, exact)} tokens; "
+        f"{several(what_if.edited, 'request')} edited ({_text(what_if.policy)})."
+    )
+    if what_if.left_out:
+        said += f" {_text(what_if.left_out)}"
+    return f"{table}\n\n{said}"
+
+
+def _prefill(sums: Totals) -> int:
+    return sums.prompt_tokens - sums.predicted_tokens
+
+
+def _finding(session: Session, finding: Finding) -> str:
+    rule, spot = finding.rule, finding.spots[0]
+    many = session.conversations > 1
+    at = "" if spot.place.line is None else f"line {spot.place.line:,}, "
+    if spot.place.line is None and spot.place.path:
+        at = f"{spot.place.path}, "
+    parts = [
+        f"#### {rule.code} {rule.name} ({rule.severity})",
+        f"{_text(finding.said)} {cost(finding, exact=session.exact)}",
+        f"At {_text(at)}{_text(place(spot, many=many))}:",
+    ]
+    if spot.contrast is not None:
+        parts.append(_diff(spot.contrast))
+    elif spot.excerpt:
+        parts.append(_fenced(one_line(spot.excerpt), "text"))
+    parts.append(f"**Fix:** {_text(finding.fix)}")
+    if finding.example:
+        parts.append(_fenced(visible(finding.example), "python"))
+    return "\n\n".join(parts)
+
+
+def _diff(contrast: Contrast) -> str:
+    texts = differing(contrast)
+    lines = [
+        f"- {texts.before}" if texts.before else "- (nothing)",
+        f"+ {texts.after}" if texts.after else "+ (nothing)",
+        f"  {' ' * texts.at}^",
+    ]
+    return _fenced("\n".join(lines), "diff")
+
+
+def _fenced(text: str, language: str) -> str:
+    """A block that nothing in the text ends."""
+    longest = max(map(len, re.findall(r"`+", text)), default=0)
+    fence = "`" * max(3, longest + 1)
+    return f"{fence}{language}\n{text}\n{fence}"
+
+
+def _code(text: str) -> str:
+    """A name as code, also within a table."""
+    shown = one_line(text).replace("|", "¦")
+    longest = max(map(len, re.findall(r"`+", shown)), default=0)
+    fence = "`" * (longest + 1)
+    blank = " " if longest or not shown.strip() else ""
+    return f"{fence}{blank}{shown}{blank}{fence}"
+
+
+def _text(text: str) -> str:
+    """A sentence in which no mark has a meaning, nobody is called, and nothing is a link."""
+    shown = _MARKS.sub(r"\\\g<0>", one_line(text))
+    return _CALLS.sub(rf"\g<0>{_NO_WIDTH}", shown)
