@@ -117,9 +117,8 @@ class Reports:
             said = "After a pause of more than five minutes the cache was cold."
             yield Sighting(IDLE, None, spot, said)
         elif gap.reason == "lost":
-            said = "The server had far less of these prompts than it was sent right before."
-            if turn.request.unrolled:
-                said += " (Or the prompts that it got were not quite those of this transcript.)"
+            said = "The server found far less of these prompts than it had been sent just before"
+            said += ", or it got others than this transcript shows." if _is_rebuilt(turn) else "."
             yield Sighting(CACHE_LOST, None, spot, said)
         elif gap.reason == "minimum":
             said = "These prompts are shorter than what the maker caches at all."
@@ -137,3 +136,8 @@ class Reports:
                 f"and about {self._expected:,} could have come from a cache."
             )
             yield Sighting(NOTHING_CACHED, None, spot, said, everywhere=True)
+
+
+def _is_rebuilt(turn: Turn) -> bool:
+    """Whether nobody knows what the server really got."""
+    return turn.request.unrolled or len(turn.request.complete) < 2

@@ -154,7 +154,7 @@ class LongResults:
         for result in standing:
             tool = result.kin.tool
             together[tool] = together.get(tool, 0) + result.tokens
-            share = together[tool] / turn.prompt_tokens
+            share = together[tool] / max(1, turn.prompt_tokens)
             result.kin.share = max(result.kin.share, share)
 
 

@@ -123,7 +123,7 @@ class UnusedTools:
             snapshot = turn.placed.snapshot
             head = sum(map(len, snapshot.tools))
             head += sum(len(message.raw) for message in snapshot.messages[: snapshot.head])
-            tokens = turn.parts.head * len(raw) // head
+            tokens = turn.parts.head * len(raw) // max(1, head)
             self._tools[name] = _Tool(name, tokens, spot_of(turn, tokens=tokens, tool=number))
         return name in self._tools
 
