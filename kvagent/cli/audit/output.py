@@ -17,7 +17,6 @@ from typing import Self, get_args
 from kvagent.audit.baseline import Baseline
 from kvagent.audit.session import Report
 from kvagent.audit.settings import OutputFormat
-from kvagent.cli.any_terminal import any_terminal
 from kvagent.cli.failure import Failure
 from kvagent.cli.whole_file import STANDARD, WholeFile
 
@@ -68,6 +67,7 @@ class Output:
         self, form: OutputFormat, output: str, baseline: str | None, sources: Sequence[str]
     ) -> None:
         self._form = form
+        self._on_screen = form == "terminal" and output == STANDARD
         self._baseline = baseline or STANDARD
         others = list(sources)
         for target in (output, baseline):
@@ -79,8 +79,7 @@ class Output:
             others.append(target)
         self._stack = ExitStack()
         with ExitStack() as stack:
-            on_screen = form == "terminal" and output == STANDARD
-            self._report = None if on_screen else stack.enter_context(WholeFile(output))
+            self._report = stack.enter_context(WholeFile(output))
             self._known = None if baseline is None else stack.enter_context(WholeFile(baseline))
             self._stack = stack.pop_all()
 
@@ -90,14 +89,15 @@ class Output:
         Raises:
             Failure: a file cannot be written.
         """
-        if self._report is None:
-            _show(report, details=details)
+        if self._on_screen:
+            data = _on_screen(report, details=details)
         else:
             form = self._form
             text = _plain(report, details=details) if form == "terminal" else _written(report, form)
-            self._report.write(text.encode(errors="replace"))
+            data = text.encode(errors="replace")
             _say_gates(report)
-        files = [] if self._report is None else [self._report]
+        self._report.write(data)
+        files = [self._report]
         if (known := self._known) is not None:
             if report.failed:
                 said = f"{known.name} is not written, it would lack what could not be read"
@@ -141,17 +141,27 @@ def _written(report: Report, form: OutputFormat) -> str:
     return text if text.endswith("\n") else f"{text}\n"
 
 
-def _show(report: Report, *, details: bool) -> None:
+class _Screen(io.StringIO):
+    """Holds what standard output is to show, and looks like it."""
+
+    @property
+    def encoding(self) -> str:  # type: ignore[override]
+        """That of standard output."""
+        return sys.stdout.encoding or "utf-8"
+
+    def isatty(self) -> bool:
+        return sys.stdout.isatty()
+
+
+def _on_screen(report: Report, *, details: bool) -> bytes:
+    """What the terminal is to show, with its colours and in its encoding."""
+    from rich.console import Console
+
     from kvagent.audit.report.terminal import show
 
-    try:
-        show(report, any_terminal(), details=details)
-        sys.stdout.flush()
-    except BrokenPipeError:
-        _nobody_reads()
-    except SystemExit:
-        # What rich raises where nobody reads any more; the exit status says other things here.
-        _nobody_reads()
+    screen = _Screen()
+    show(report, Console(file=screen), details=details)
+    return screen.getvalue().encode(screen.encoding, errors="replace")
 
 
 def _plain(report: Report, *, details: bool) -> str:
