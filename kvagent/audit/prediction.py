@@ -75,28 +75,37 @@ class Prediction:
         self._start_anew()
 
     def expect(
-        self, ids: Ids[int], options: Mapping[str, Any], branch: int, left: int | None
+        self,
+        ids: Ids[int],
+        options: Mapping[str, Any],
+        branch: int,
+        left: int | None,
+        before: Ids[int] | None = None,
+        common: int = 0,
     ) -> Hit | None:
         """What the next request takes from the cache; None: the server refuses it.
 
-        ``left`` is the branch that it is the next request of, or leaves.
+        ``left`` is the branch that it is the next request of, or leaves. It is known that the
+        prompt has the first ``common`` tokens of ``before``, and no more.
         """
         if not len(ids):
             return None
         if self._computed > _FORGET:
             self._start_anew()
         last = None if left is None else self._last.get(left)
-        hit, hashes = self._expect(ids, options, last)
+        if last is not None and last.ids is not before:
+            common = common_prefix(last.ids, ids)
+        hit, hashes = self._expect(ids, options, last, common)
         if hit is not None:
             self._computed += hit.prompt_tokens - hit.shared_tokens
             self._last.put(branch, _Sent(ids, options, hashes), len(ids))
         return hit
 
     def _expect(
-        self, ids: Ids[int], options: Mapping[str, Any], last: _Sent | None
+        self, ids: Ids[int], options: Mapping[str, Any], last: _Sent | None, common: int
     ) -> tuple[Hit | None, Sequence[int]]:
         if isinstance(self._cache, _Endless):
-            return self._cache.expect(ids, options, last)
+            return self._cache.expect(ids, options, last, common)
         return self._cache.expect(ids, options), ()
 
     def _start_anew(self) -> None:
@@ -112,7 +121,7 @@ class Prediction:
                 break
             again.append(sent)
         for sent in reversed(again):
-            self._expect(sent.ids, sent.options, None)
+            self._expect(sent.ids, sent.options, None, 0)
 
 
 class _Endless:
@@ -128,16 +137,16 @@ class _Endless:
         self._salt = next(iter(hint_fields(Server("vllm"), Wish(salt="-"))), "")
 
     def expect(
-        self, ids: Ids[int], options: Mapping[str, Any], last: _Sent | None
+        self, ids: Ids[int], options: Mapping[str, Any], last: _Sent | None, common: int
     ) -> tuple[Hit | None, Sequence[int]]:
         length, size = len(ids), self._size
         if self._window is not None and length >= self._window:
             return None, ()
         root = self._root(options)
         hashes: list[int] = []
-        common = 0
-        if last is not None and self._root(last.options) == root:
-            common = common_prefix(last.ids, ids)
+        if last is None or self._root(last.options) != root:
+            common = 0
+        else:
             hashes = list(last.hashes[: common // size])
         same = len(hashes)
         link = hashes[-1] if hashes else root

@@ -17,7 +17,6 @@ from kvagent.audit.prediction import HashedPrediction, Prediction, Target
 from kvagent.audit.prompts import Estimated, Ids, Prompts, Tokens
 from kvagent.audit.recent import Recent
 from kvagent.audit.reported import Gap, Reporting
-from kvagent.audit.sent import Snapshot
 from kvagent.audit.transcript import Hashed, Item, Place, Reported, Request, Unreadable
 from kvagent.events import Part
 from kvagent.prefixcache.hit import Loss
@@ -151,6 +150,17 @@ class Traced:
         return self.prompt_tokens // size * size if size > 0 else 0
 
 
+@dataclass(frozen=True, slots=True)
+class _Last:
+    """The last request of a branch, counted."""
+
+    ids: Ids[int]
+    estimated: bool
+    """Whether although a model was given."""
+    starts: Sequence[int]
+    parts: Parts
+
+
 class Analysis:
     """Counts the requests of a transcript, one after the other.
 
@@ -173,7 +183,7 @@ class Analysis:
         self._conversations = Conversations()
         self._prediction = Prediction(self.target)
         self._hashed = HashedPrediction(self.target.blocks)
-        self._last: Recent[int, tuple[Ids[int], bool]] = Recent(_ROOM)
+        self._last: Recent[int, _Last] = Recent(_ROOM)
         self._reporting = Reporting(self.target)
 
     def turns(self, items: Iterable[Item]) -> Iterator[Turn | Traced | Unreadable]:
@@ -199,27 +209,31 @@ class Analysis:
         placed = self._conversations.place(request)
         tokens = self.prompts.tokens(placed)
         size = len(tokens.ids)
-        hit = self._prediction.expect(tokens.ids, request.options, placed.branch, placed.left)
-        before, estimated = self._before(placed)
-        estimated = estimated or bool(tokens.fault)
-        shared = common_prefix(before, tokens.ids) if before is not None else 0
+        last = self._before(placed)
+        before = None if last is None else last.ids
+        shared = 0 if before is None else common_prefix(before, tokens.ids, tokens.same)
+        hit = self._prediction.expect(
+            tokens.ids, request.options, placed.branch, placed.left, before, shared
+        )
         reusable = max(shared, hit.shared_tokens if hit is not None else 0)
         predicted = None if hit is None else hit.cached_tokens
         found: tuple[Difference, ...] = ()
         if placed.before is not None:
-            found = differences(placed.before, placed.snapshot)
+            found = () if placed.only_grew else differences(placed.before, placed.snapshot)
             # An estimate beside the model's own tokens shows nothing.
-            if not found and before is not None and not estimated:
-                found = _by_template(placed, tokens, before, shared)
+            if not found and last is not None and not (last.estimated or tokens.fault):
+                found = _by_template(placed, tokens, last.ids, shared)
         known = _known(placed, tokens) if found else 0
-        self._last.put(placed.branch, (tokens.ids, bool(tokens.fault)), size)
+        parts = _parts(placed, tokens, last)
+        last = _Last(tokens.ids, bool(tokens.fault), tokens.starts, parts)
+        self._last.put(placed.branch, last, size)
         answer = request.reported.completion_tokens or 0
         return Turn(
             placed,
             size,
             tokens.exact,
             tokens.fault,
-            _parts(placed.snapshot, tokens),
+            parts,
             None if before is None else size - len(before),
             reusable,
             predicted,
@@ -233,11 +247,9 @@ class Analysis:
             self.target,
         )
 
-    def _before(self, placed: Placed) -> tuple[Ids[int] | None, bool]:
-        """The tokens of the request before this one, in its branch or in the one that it left, and
-        whether they are an estimate although a model was given."""
-        last = None if placed.left is None else self._last.get(placed.left)
-        return (None, False) if last is None else last
+    def _before(self, placed: Placed) -> _Last | None:
+        """The request before this one, in its branch or in the one that it left."""
+        return None if placed.left is None else self._last.get(placed.left)
 
 
 def _known(placed: Placed, tokens: Tokens) -> int:
@@ -259,12 +271,21 @@ def _known(placed: Placed, tokens: Tokens) -> int:
     return min(known, len(tokens.ids))
 
 
-def _parts(snapshot: Snapshot, tokens: Tokens) -> Parts:
-    sizes: Counter[Part] = Counter()
-    sizes["head"] = tokens.starts[0]
-    for number, message in enumerate(snapshot.messages):
-        part = _PARTS.get(message.role, "user")
-        sizes[part] += tokens.starts[number + 1] - tokens.starts[number]
+def _parts(placed: Placed, tokens: Tokens, last: _Last | None) -> Parts:
+    """What the tokens are; of the messages that stand where they stood, that is known."""
+    messages, starts = placed.snapshot.messages, tokens.starts
+    sizes: dict[Part, int] = {"head": starts[0], "user": 0, "assistant": 0, "tool": 0}
+    first = 0
+    # To the last one of before belonged the request for an answer, too.
+    known = placed.common - 1
+    if last is not None and placed.only_grew and starts[: known + 1] == last.starts[: known + 1]:
+        old, first = last.parts, max(known, 0)
+        sizes = {"head": old.head, "user": old.user, "assistant": old.assistant, "tool": old.tool}
+        for number in range(first, placed.common):
+            size = last.starts[number + 1] - last.starts[number]
+            sizes[_PARTS.get(messages[number].role, "user")] -= size
+    for number in range(first, len(messages)):
+        sizes[_PARTS.get(messages[number].role, "user")] += starts[number + 1] - starts[number]
     return Parts(sizes["head"], sizes["user"], sizes["assistant"], sizes["tool"])
 
 
