@@ -26,6 +26,8 @@ _RESERVED, _TABLE = 1_000, 20_000
 _SEVERITIES: tuple[Severity, ...] = ("error", "warning", "note")
 _UNREADABLE = 5
 _MARKS = re.compile(r"[\\`*_{}\[\]<>|~&$!]")
+# What makes a heading or a list of a line that begins with it.
+_BEGINS = re.compile(r"^(\d*)([#+\-=]|(?<=\d)[.)])")
 _CALLS = re.compile(r"(@|#)(?=\w)|\b(https?|www)(?=[.:])", re.IGNORECASE)
 _NO_WIDTH = "\u200b"
 
@@ -193,7 +195,7 @@ def _finding(session: Session, finding: Finding) -> str:
     parts = [
         f"#### {rule.code} {rule.name} ({rule.severity})",
         f"{_text(finding.said)} {cost(finding, exact=session.exact)}",
-        f"At {_text(at)}{_text(place(spot, many=many))}:",
+        f"At {_text(at + place(spot, many=many))}:",
     ]
     if spot.contrast is not None:
         parts.append(_diff(spot.contrast))
@@ -233,5 +235,5 @@ def _code(text: str) -> str:
 
 def _text(text: str) -> str:
     """A sentence in which no mark has a meaning, nobody is called, and nothing is a link."""
-    shown = _MARKS.sub(r"\\\g<0>", one_line(text))
+    shown = _BEGINS.sub(r"\1\\\2", _MARKS.sub(r"\\\g<0>", one_line(text).strip()))
     return _CALLS.sub(rf"\g<0>{_NO_WIDTH}", shown)
