@@ -63,8 +63,10 @@ def _blocks(report: Report) -> Iterator[str]:
         yield _table(sessions)
     if report.redacted:
         yield "*Texts are replaced by stand-ins of as many tokens.*"
+    told: set[str] = set()
     for session in sessions:
-        yield from _session(session)
+        if len(sessions) == 1 or session.findings or session.unreadable:
+            yield from _session(session, told)
 
 
 def _table(sessions: Sequence[Session]) -> str:
@@ -119,8 +121,9 @@ def _found(findings: Sequence[Finding]) -> str:
     return ", ".join(told) or "none"
 
 
-def _session(session: Session) -> Iterator[str]:
-    about = [_text(session.format_title), several(session.conversations, "conversation")]
+def _session(session: Session, told_fixes: set[str]) -> Iterator[str]:
+    title = session.format_title
+    about = [_text(title[:1].upper() + title[1:]), several(session.conversations, "conversation")]
     if session.traced:
         about.pop()
         block_size = session.traced[0].request.block_size
@@ -135,7 +138,7 @@ def _session(session: Session) -> Iterator[str]:
     if session.what_if is not None:
         yield _what_if(session.what_if)
     for finding in session.findings:
-        yield _finding(session, finding)
+        yield _finding(session, finding, told_fixes)
     if session.notes:
         told = [f"- {_text(note)}" for note in session.notes]
         yield "\n".join(["What the figures leave out:", "", *told])
@@ -186,7 +189,8 @@ def _prefill(sums: Totals) -> int:
     return sums.prompt_tokens - sums.predicted_tokens
 
 
-def _finding(session: Session, finding: Finding) -> str:
+def _finding(session: Session, finding: Finding, told_fixes: set[str]) -> str:
+    """A finding; what to do is told in full once for all that it helps against."""
     rule, spot = finding.rule, finding.spots[0]
     many = session.conversations > 1
     at = "" if spot.place.line is None else f"line {spot.place.line:,}, "
@@ -195,15 +199,17 @@ def _finding(session: Session, finding: Finding) -> str:
     parts = [
         f"#### {rule.code} {rule.name} ({rule.severity})",
         f"{_text(finding.said)} {cost(finding, exact=session.exact)}",
-        f"At {_text(at + place(spot, many=many))}:",
+        f"At {_text(at + place(spot, many=many))}",
     ]
     if spot.contrast is not None:
         parts.append(_diff(spot.contrast))
     elif spot.excerpt:
         parts.append(_fenced(one_line(spot.excerpt), "text"))
-    parts.append(f"**Fix:** {_text(finding.fix)}")
+    fix = f"**Fix:** {_text(finding.fix)}"
     if finding.example:
-        parts.append(_fenced(visible(finding.example), "python"))
+        fix += "\n\n" + _fenced(visible(finding.example), "python")
+    parts.append(f"**Fix:** as told above for {rule.code}." if fix in told_fixes else fix)
+    told_fixes.add(fix)
     return "\n\n".join(parts)
 
 

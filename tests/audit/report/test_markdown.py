@@ -69,7 +69,7 @@ estimates (estimate: cl100k).
 The system prompt tells the time, which is another in every request. Seen 2 times, ≈168 tokens \
 computed once more.
 
-At line 2, turn 2 · message 0 · content · character 31:
+At line 2, turn 2 · message 0 · content · character 31
 
 ```diff
 - It is 12:30:01 now.
@@ -87,7 +87,8 @@ messages.append({"role": "user", "content": f"Now: {now}"})
 
 
 def test_several_sessions_stand_in_one_table_the_worst_first() -> None:
-    quiet = session("quiet.jsonl", totals=Totals(2, 300, 96, 0, 200))
+    note = finding(DEAD_TOOL, tokens=0)
+    quiet = session("quiet.jsonl", totals=Totals(2, 300, 96, 0, 200), findings=[note])
     loud = session("loud.jsonl", totals=Totals(2, 300, 0, 200, 200), findings=[finding()])
     text = write(Report([quiet, loud]))
     rows = [line for line in text.split("\n") if line.startswith("| ")]
@@ -96,8 +97,23 @@ def test_several_sessions_stand_in_one_table_the_worst_first() -> None:
         "| `quiet.jsonl`",
         "| **All**",
     ]
-    assert rows[-1] == "| **All** | 4 | 600 | 16.0% | – | 200 | 1 error |"
+    assert rows[-1] == "| **All** | 4 | 600 | 16.0% | – | 200 | 1 error, 1 note |"
     assert text.index("### `loud.jsonl`") < text.index("### `quiet.jsonl`")
+
+
+def test_a_fix_is_told_once() -> None:
+    findings = [finding(), finding(), finding(fix="Do something else.")]
+    text = write(Report([session(findings=findings)]))
+    assert text.count("**Fix:** Say the time in the newest message.") == 1
+    assert text.count("**Fix:** as told above for KVA101.") == 1
+    assert text.count("**Fix:** Do something else.") == 1
+
+
+def test_a_session_without_faults_has_its_line_in_the_table() -> None:
+    text = write(Report([session("a.jsonl"), session("b.jsonl", findings=[finding()])]))
+    assert "| `a.jsonl` |" in text
+    assert "### `a.jsonl`" not in text
+    assert "### `a.jsonl`" in write(Report([session("a.jsonl")]))
 
 
 def test_everything_is_told() -> None:
@@ -156,8 +172,9 @@ def test_any_report_has_its_form(report: Report) -> None:
             assert len(lines) == 3
         if not language:
             headings = [line for line in lines if line.startswith("#")]
-            expected = 1 + len(report.sessions) + sum(len(s.findings) for s in report.sessions)
-            assert len(headings) == expected
+            many = len(report.sessions) > 1
+            told = [s for s in report.sessions if not many or s.findings or s.unreadable]
+            assert len(headings) == 1 + len(told) + sum(len(each.findings) for each in told)
 
 
 @pytest.mark.parametrize("sessions", [1, 300])
