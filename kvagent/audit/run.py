@@ -22,7 +22,7 @@ from kvagent.audit.formats import BY_NAME, recognise
 from kvagent.audit.formats.contents import Contents
 from kvagent.audit.formats.format import Format
 from kvagent.audit.gates import check_words, gates_of
-from kvagent.audit.loose import Log, logs_of
+from kvagent.audit.loose import Log, as_sent, logs_of
 from kvagent.audit.rules import RULES, checks
 from kvagent.audit.selection import selected
 from kvagent.audit.session import Failed, Report, Session
@@ -165,7 +165,9 @@ class Auditor:
             first = stack.enter_context(self._opened(log.files[0].path))
             contents = Contents.of(first)
             known = self._format_of(contents)
-            items = chain(known.read(contents), self._more(log.files[1:]))
+            items = known.read(contents)
+            if len(log.files) > 1:
+                items = as_sent(chain(items, self._more(log.files[1:])))
             session = audit(items, log.name, known, analysis, checks(), watchers)
         session.findings = [each for each in session.findings if each.rule.code in self._codes]
         if not session.requests and session.unreadable_count:

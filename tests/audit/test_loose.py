@@ -71,6 +71,31 @@ def test_the_times_in_a_log_go_before_names(folder: Path) -> None:
     assert log.files[0].path == "logs/call-11.json"
 
 
+def test_requests_without_answers_are_one_log_where_they_continue_each_other(
+    folder: Path,
+) -> None:
+    """By itself, such a file may as well be the session of an agent."""
+    (folder / "dumps").mkdir()
+    for turn in (1, 2, 3, 5):
+        (folder / f"dumps/{turn}.json").write_text(json.dumps(body(turn)))
+    messages = [{"role": "user", "content": text} for text in ("Something else.", "x")]
+    messages.insert(1, body(3)["messages"][2])
+    stranger = {"model": "m", "messages": messages}
+    (folder / "dumps/other.json").write_text(json.dumps(stranger))
+    assert names("dumps") == [("dumps/*.json", 4), ("dumps/other.json", 1)]
+    one, other = audit_files(["dumps"], QUIET).sessions
+    assert [row.messages for row in one.rows] == [2, 4, 6, 10]
+    assert [row.kind for row in one.rows] == ["first", *["grown"] * 3]
+    assert (one.conversations, other.requests) == (1, 2)
+    # The head is what may be at fault.
+    for turn in (1, 2, 3, 5):
+        sent = body(turn)
+        sent["messages"][0]["content"] += f"Current time: 09:00:0{turn}"
+        (folder / f"dumps/{turn}.json").write_text(json.dumps(sent))
+    one, other = audit_files(["dumps"], QUIET).sessions
+    assert "KVA101" in {finding.rule.code for finding in one.findings}
+
+
 def test_others_stay_apart(folder: Path) -> None:
     (folder / "logs/two.jsonl").write_text("".join(json.dumps(body(n)) + "\n" for n in (1, 2)))
     (folder / "logs/session.json").write_text(json.dumps(body(5)["messages"]))

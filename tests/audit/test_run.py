@@ -1,0 +1,85 @@
+"""Can a program audit as the command does?"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from kvagent.audit.prediction import Target
+from kvagent.audit.run import Auditor, audit_file, audit_files
+from kvagent.audit.settings import Settings, SettingsError
+from kvagent.audit.transcript import NoTranscript
+from kvagent.policy import Policy
+from tests.audit.test_loose import body
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    """A log of six requests."""
+    path = tmp_path / "log.jsonl"
+    path.write_text("".join(json.dumps(body(turn)) + "\n" for turn in range(1, 7)))
+    return path
+
+
+def test_a_file_and_many(file: Path) -> None:
+    session = audit_file(file)
+    assert (session.file, session.requests, session.conversations) == (str(file), 6, 1)
+    assert session.totals.hit_rate is not None
+    assert session.what_if is not None
+    report = audit_files([file, file.parent / "none"], Settings(min_hit_rate=0.99))
+    assert [each.totals for each in report.sessions] == [session.totals]
+    assert [failed.file for failed in report.failed] == [str(file.parent / "none")]
+    assert [gate.failed for gate in report.gates] == [True]
+
+
+def test_what_is_set_is_used(file: Path) -> None:
+    settings = Settings(server="llama.cpp", slots=2, window=4096, what_if=False)
+    session = audit_file(file, settings)
+    assert session.target == Target("llama.cpp", slots=2, window=4096)
+    assert session.what_if is None
+    for codes in (("KVA508",), ("KVA507",)):
+        session = audit_file(file, Settings(window=100, what_if=False, select=codes))
+        found = {finding.rule.code for finding in session.findings}
+        assert found == {"KVA508"} & {*codes}
+
+
+def test_the_policy_of_what_if(file: Path) -> None:
+    off = audit_file(file, policy=Policy(evict=None)).what_if
+    usual = audit_file(file).what_if
+    assert off is not None
+    assert usual is not None
+    assert off.policy != usual.policy
+
+
+def test_two_in_a_row_have_nothing_in_common(file: Path) -> None:
+    """One transcript's cache is not the next one's."""
+    auditor = Auditor(Settings(what_if=False))
+    assert auditor.file(file).rows == auditor.file(file).rows
+
+
+def test_every_byte_is_told(file: Path) -> None:
+    told: list[int] = []
+    audit_files([file], Settings(what_if=False), advance=told.append)
+    assert sum(told) == file.stat().st_size
+
+
+def test_what_cannot_be_done_is_said(file: Path, tmp_path: Path) -> None:
+    with pytest.raises(NoTranscript, match="cannot be read"):
+        audit_file(tmp_path / "none")
+    with pytest.raises(NoTranscript, match="cannot be read"):
+        audit_file(tmp_path)
+    for settings in (Settings(format="yaml"), Settings(select=("x",)), Settings(fail_on=("x",))):
+        with pytest.raises(SettingsError):
+            audit_file(file, settings)
+
+
+def test_lines_that_cannot_be_read_are_counted(file: Path) -> None:
+    with file.open("a") as log:
+        log.write("no JSON\n" * 5)
+    session = audit_file(file, Settings(what_if=False))
+    assert (session.requests, session.unreadable_count) == (6, 5)
+    file.write_text('{"role": "user"}\n' * 3)
+    with pytest.raises(NoTranscript, match=f"nothing in {file} can be read as .*mooncake"):
+        audit_file(file, Settings(format="mooncake"))
