@@ -22,6 +22,9 @@ What = Literal["written", "edited", "removed", "inserted"]
 # So long a message is not written twice by chance.
 _UNIQUE_BYTES = 100
 
+# Of a message that comes often so many places are tried.
+_TRIED = 8
+
 
 @dataclass(frozen=True, slots=True)
 class Change:
@@ -82,40 +85,64 @@ class _Walk:
                     break
             yield change
 
+    def _is_one(self, at: int, to: int) -> bool:
+        """Whether nothing but this message is another: the next ones are the same."""
+        if at + 1 >= len(self._old) or to + 1 >= len(self._new):
+            return False
+        if self._old[at].role != self._new[to].role:
+            return False
+        return self._old[at + 1].gist == self._new[to + 1].gist
+
     def _apart(self, at: int, to: int) -> tuple[int, int]:
         """How many were taken out, or put in, until both have the same message again."""
         if self._old_places is None:
             self._old_places = _places(self._old)
             self._new_places = _places(self._new)
-        gone = self._next(self._old_places, self._old, at, self._new, to)
-        come = self._next(self._new_places, self._new, to, self._old, at)
+        surely = (
+            _next(self._old_places, self._old, at, self._new, to, surely=True),
+            _next(self._new_places, self._new, to, self._old, at, surely=True),
+        )
+        if surely == (None, None):
+            if self._is_one(at, to):
+                return 0, 0
+            surely = (
+                _next(self._old_places, self._old, at, self._new, to, surely=False),
+                _next(self._new_places, self._new, to, self._old, at, surely=False),
+            )
+        gone, come = surely
         if gone is not None and (come is None or gone <= come):
             return gone, 0
         return 0, come or 0
 
-    def _next(
-        self,
-        places: dict[bytes, list[int]],
-        side: Sequence[Known],
-        at: int,
-        other: Sequence[Known],
-        to: int,
-    ) -> int | None:
-        """How far behind ``at`` the message stands that is ``other[to]``."""
-        message = other[to]
-        found = places.get(message.gist)
-        if found is None:
-            return None
-        for place in found[bisect_left(found, at) :][:8]:
-            if message.is_own or len(message.raw) > _UNIQUE_BYTES:
-                return place - at
-            # A short question is asked many times.
-            if to + 1 < len(other) and place + 1 < len(side):
-                if other[to + 1].gist == side[place + 1].gist:
-                    return place - at
-            elif to + 1 == len(other) or place + 1 == len(side):
-                return place - at
+
+def _next(
+    places: dict[bytes, list[int]],
+    side: Sequence[Known],
+    at: int,
+    other: Sequence[Known],
+    to: int,
+    *,
+    surely: bool,
+) -> int | None:
+    """How far behind ``at`` the message stands that is ``other[to]``.
+
+    Surely: if it is one that is not written twice by chance.
+    """
+    message = other[to]
+    if surely and not (message.is_own or len(message.raw) > _UNIQUE_BYTES):
         return None
+    found = places.get(message.gist, [])
+    for place in found[bisect_left(found, at) :][:_TRIED]:
+        if surely or _goes_on_alike(side, place, other, to):
+            return place - at
+    return None
+
+
+def _goes_on_alike(side: Sequence[Known], place: int, other: Sequence[Known], to: int) -> bool:
+    """Whether the next messages are the same, too: a short question is asked many times."""
+    if to + 1 < len(other) and place + 1 < len(side):
+        return other[to + 1].gist == side[place + 1].gist
+    return to + 1 == len(other) and place + 1 == len(side)
 
 
 def _places(messages: Sequence[Known]) -> dict[bytes, list[int]]:
