@@ -20,8 +20,9 @@ from kvagent.chat import text_of
 # Faults of one rule that are told of one turn; the last one counts for those that are not.
 _TOLD = 3
 
-# A result that got so much shorter was cleared.
-_CLEARED = 2
+# A result of so many characters that got so many times shorter was cleared.
+_LONG = 200
+_TIMES = 2
 
 
 class HistoryFaults:
@@ -159,7 +160,10 @@ def _removed(turn: Turn, at: int, old: Snapshot, change: Change) -> Fault:
 
 
 def _is_shortened(was: Known, now: Known, one: str, other: str) -> bool:
-    return was.role == now.role in ("tool", "function") and len(other) * _CLEARED <= len(one)
+    """Whether a tool's result was cut down or cleared."""
+    if was.role != now.role or now.role not in ("tool", "function"):
+        return False
+    return len(one) >= _LONG and len(other) * _TIMES <= len(one)
 
 
 def _is_newest(body: Sequence[Known], place: int) -> bool:
