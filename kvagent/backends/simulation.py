@@ -85,9 +85,10 @@ class Blocks:
     def expect(self, tokens: Sequence[int], body: Body) -> Hit | None:
         from kvagent.prefixcache.hit import PromptTooLong
 
-        read = self._reads and body.get("prompt_logprobs") is None
+        read, salt = self._reads and body.get("prompt_logprobs") is None, body.get("cache_salt")
+        salt = salt if isinstance(salt, str) else None
         try:
-            running = self._cache.begin(tokens, salt=body.get("cache_salt"), read=read)
+            running = self._cache.begin(tokens, salt=salt, read=read)
         except PromptTooLong:
             return None
         running.finish([0])  # any token: the last one is never computed
