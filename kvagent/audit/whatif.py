@@ -87,10 +87,10 @@ class WhatIfSent:
         self._prefill.append(_REFUSED if cached is None else turn.prompt_tokens - cached)
 
     def _rewritten(self, request: Request) -> Request:
-        body = raw_of(
-            {**request.options, "messages": request.messages}
-            | ({"tools": request.tools} if request.tools else {})
-        )
+        asked = {**request.options, "messages": list(request.messages)}
+        if request.tools:
+            asked["tools"] = list(request.tools)
+        body = raw_of(asked)
         made = self._offline.rewrite(body)
         if made.let_through:
             self._passed += 1

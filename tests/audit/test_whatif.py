@@ -6,6 +6,7 @@ import copy
 import json
 import os
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from kvagent.audit.formats import recognise
 from kvagent.audit.formats.contents import Contents
 from kvagent.audit.formats.openai_chat import FORMAT
 from kvagent.audit.prediction import Target
-from kvagent.audit.prompts import Prompts
+from kvagent.audit.prompts import Estimated, Prompts
 from kvagent.audit.rendered import Exact
 from kvagent.audit.session import Session, WhatIf
 from kvagent.audit.source import opened
@@ -279,6 +280,26 @@ def test_requests_that_kvagent_lets_through() -> None:
     assert "half a pair" not in found.left_out
     assert found.after.requests == 3
     assert found.edited == 2
+
+
+def test_messages_in_any_sequence() -> None:
+    items = [
+        replace(request(prompt), messages=tuple(prompt), tools=tuple(TOOLS)) for prompt in CLOCKS
+    ]
+    _, found = watched(list(items))
+    assert (found.edited, found.left_out) == (5, "")
+
+
+@pytest.mark.parametrize(
+    "name", ["claudecode_9eda1058.jsonl", "codex_rollout_019e1625.jsonl", "tau_airline_12.json",
+             "miniswe_github_issue.traj.json", "inspect_browser.json"],
+)  # fmt: skip
+def test_sessions_of_other_forms_are_sent_too(name: str, shared: Path) -> None:
+    """Whatever a format makes of its messages, they are a body that kvagent takes on."""
+    found = file(shared / "data" / name, Policy(), Estimated())
+    assert found.after.requests == found.before.requests
+    assert "unchanged" not in found.left_out
+    assert found.breaks_after <= found.breaks_before
 
 
 def test_an_error_never_reaches_the_audit(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,30 +1,39 @@
-"""What does a tired engineer want to know of a session at a glance?"""
+"""What does a tired engineer want to know at a glance, and what if he asks for more?
+
+A summary that fits one screen; with ``details`` every finding with its texts, and the turns.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from rich.console import Console, RenderableType
+from rich.console import Console
 from rich.text import Text
 
-from kvagent.audit.session import Report, Session
-
-
-def summary(session: Session) -> Iterator[RenderableType]:
-    """One screen at 80 columns."""
-    sums = session.totals
-    rate = "unknown" if sums.hit_rate is None else f"{sums.hit_rate:.1%}"
-    yield Text(f"{session.file}: {session.requests} requests, hit rate {rate}")
-    for finding in session.findings:
-        yield Text(
-            f"{finding.rule.code} {finding.rule.name} {finding.said} ({finding.count} times)"
-        )
+from kvagent.audit.report.screen.details import detailed
+from kvagent.audit.report.screen.ending import ending
+from kvagent.audit.report.screen.layout import Layout
+from kvagent.audit.report.screen.sessions import overview
+from kvagent.audit.report.screen.summary import summary
+from kvagent.audit.session import Report
 
 
 def show(report: Report, console: Console, *, details: bool = False) -> None:
-    """Tell a report on a terminal."""
-    for session in report.sessions:
-        for part in summary(session):
-            console.print(part)
-    for gate in report.gates:
-        console.print(Text(f"{'failed' if gate.failed else 'holds'}: {gate.name}: {gate.said}"))
+    """Tell a report on a terminal, in lines no wider than it.
+
+    Args:
+        report: what to tell.
+        console: where.
+        details: whether all of it is told.
+    """
+    layout = Layout(console)
+    lines: list[Text] = []
+    if len(report.sessions) > 1:
+        lines += overview(report, layout, details=details)
+    elif not details:
+        lines += [each for one in report.sessions for each in summary(one, report.gates, layout)]
+    if details:
+        for session in report.worst_first:
+            lines += [Text()] if lines else []
+            lines += detailed(session, layout)
+    lines += [Text(), *ending(report, layout, details=details)]
+    for line in lines:
+        console.print(line, no_wrap=True, overflow="ignore", crop=False, highlight=False)

@@ -1,0 +1,190 @@
+"""What was found in a session, in full: every finding, its texts, the turns, the largest results?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.text import Text
+
+from kvagent.audit.report.page.figures import NONE, count, several
+from kvagent.audit.report.page.words import happened, line
+from kvagent.audit.report.screen.contrast import contrasted
+from kvagent.audit.report.screen.figures import figures
+from kvagent.audit.report.screen.groups import cost, heading, spot_place
+from kvagent.audit.report.screen.layout import Layout, Part
+from kvagent.audit.report.screen.summary import counts, title
+from kvagent.audit.rule import Finding, Spot
+from kvagent.audit.session import Row, Session
+from kvagent.audit.turns import Traced
+
+_SPOTS, _RESULTS, _TURNS = 10, 10, 40
+
+
+def detailed(session: Session, layout: Layout) -> list[Text]:
+    """All that there is to say."""
+    lines = [*title(session, layout), *figures(session, layout)]
+    for note in session.notes:
+        lines += layout.paragraph(("· ", "dim"), (note, "dim"), indent=2, hanging=4)
+    for unread in session.unreadable:
+        lines += layout.paragraph(
+            ("✗ ", "red"), f"{unread.place} {unread.why}", indent=2, hanging=4
+        )
+    lines += [Text(), counts(session.findings, layout)]
+    for finding in session.findings:
+        lines += [Text(), *_finding(finding, session, layout)]
+    lines += _turns(session, layout)
+    lines += _largest(session, layout)
+    return lines
+
+
+def _finding(finding: Finding, session: Session, layout: Layout) -> list[Text]:
+    costs = cost(
+        finding.rule,
+        finding.count,
+        finding.tokens,
+        exact=session.exact,
+        kv_bytes=finding.kv_bytes,
+    )
+    lines = heading(finding.rule, costs, layout)
+    lines += layout.paragraph(finding.said, indent=2)
+    bare = [spot for spot in finding.spots if not _has_texts(spot)]
+    for spot in finding.spots:
+        if _has_texts(spot):
+            lines += _spot(spot, session, layout)
+    if bare:
+        told = [_short_place(spot, session) for spot in bare[:_SPOTS]]
+        more = finding.count - (len(finding.spots) - len(bare)) - len(told)
+        rest = f", … and {more:,} more" if more > 0 else ""
+        at = ("also " if len(bare) < len(finding.spots) else "") + "; ".join(told)
+        lines += layout.paragraph((f"{at[0].upper()}{at[1:]}{rest}", "dim"), indent=2)
+    lines += layout.paragraph(("→ ", "green"), finding.fix, indent=2, hanging=4)
+    for row in finding.example.splitlines():
+        blanks = 4 + len(row) - len(row.lstrip(" "))
+        lines += layout.paragraph((row.lstrip(" "), "cyan"), indent=blanks, hanging=blanks + 2)
+    return lines
+
+
+def _has_texts(spot: Spot) -> bool:
+    return spot.contrast is not None or bool(spot.excerpt)
+
+
+def _spot(spot: Spot, session: Session, layout: Layout) -> list[Text]:
+    """A place and its texts."""
+    at = spot_place(spot, session)
+    if spot.behind:
+        at += f" (behind {spot.behind}, which has the cost)"
+    elif spot.tokens:
+        at += f": {count(spot.tokens, session.exact)} tokens"
+    lines = layout.paragraph((at, "dim"), indent=2)
+    if spot.contrast is not None:
+        return lines + contrasted(spot.contrast, layout, indent=4)
+    room = layout.width - 4
+    return [*lines, Text("    ").append(layout.begins(spot.excerpt[: 4 * room], room), "red")]
+
+
+def _short_place(spot: Spot, session: Session) -> str:
+    parts = [] if spot.place.line is None else [f"line {line(spot.place)}"]
+    if session.conversations > 1:
+        parts.append(f"conversation {spot.conversation}")
+    parts.append(f"turn {spot.turn}")
+    if spot.message is not None:
+        parts.append(f"message {spot.message}")
+    return " ".join(parts)
+
+
+def _turns(session: Session, layout: Layout) -> list[Text]:
+    """The table of turns: those in which something happened, and others here and there."""
+    rows: Sequence[Row | Traced] = session.rows or session.traced
+    if not rows:
+        return []
+    shown = _chosen(rows)
+    told: list[list[Part]] = [[(each, "dim") for each in _titles(session)]]
+    left = layout.width - 2
+    table = []
+    last = -1
+    for at in shown:
+        skipped = at - last - 1
+        last = at
+        table.append((skipped, rows[at]))
+    cells = [_cells(row, session) for _, row in table]
+    widths = [max(len(str(row[number])) for row in [_titles(session), *cells]) for number in
+              range(len(_titles(session)) - 1)]  # fmt: skip
+    room = left - sum(widths) - 2 * len(widths)
+    for (skipped, row), told_of in zip(table, cells, strict=True):
+        if skipped:
+            told.append([("…", "dim"), *[""] * (len(widths) - 1), (f"{skipped:,} more", "dim")])
+        said = "; ".join(happened(row)) if isinstance(row, Row) else ""
+        told.append([*told_of[:-1], (layout.begins(said, max(10, room)), "yellow")])
+    if len(rows) - 1 - last:
+        told.append(
+            [("…", "dim"), *[""] * (len(widths) - 1), (f"{len(rows) - 1 - last:,} more", "dim")]
+        )
+    title = layout.text(("Turns", "bold"))
+    return [Text(), title, *layout.columns(told, left=(len(widths),), indent=2)]
+
+
+def _titles(session: Session) -> list[str]:
+    if session.traced:
+        return ["request", "prompt", "cached", ""]
+    head = ["turn", "prompt", "growth", "cached"]
+    if session.conversations > 1:
+        head.insert(0, "conversation")
+    if session.totals.reported_requests:
+        head.append("reported")
+    return [*head, "wasted", ""]
+
+
+def _cells(row: Row | Traced, session: Session) -> list[str]:
+    if isinstance(row, Traced):
+        return [line(row.request.place), count(row.prompt_tokens), count(row.predicted_tokens), ""]
+    cells = [
+        f"{row.number:,}",
+        f"{row.prompt_tokens:,}",
+        NONE if row.growth is None else f"{row.growth:+,}",
+        count(row.predicted_tokens),
+    ]
+    if session.conversations > 1:
+        cells.insert(0, str(row.conversation))
+    if session.totals.reported_requests:
+        cells.append(count(row.reported.cached_tokens))
+    return [*cells, f"{row.wasted_tokens:,}" if row.wasted_tokens else "", ""]
+
+
+def _chosen(rows: Sequence[Row | Traced]) -> list[int]:
+    """Which rows are shown: the first and the last, those with the most to say, and some between."""
+    if len(rows) <= _TURNS:
+        return list(range(len(rows)))
+    chosen = {0, len(rows) - 1}
+    special = [at for at, row in enumerate(rows) if isinstance(row, Row) and happened(row)]
+    special.sort(key=lambda at: -_weight(rows[at]))
+    chosen.update(special[: _TURNS - 10])
+    step = max(1, len(rows) // (_TURNS - len(chosen)))
+    for at in range(0, len(rows), step):
+        if len(chosen) < _TURNS:
+            chosen.add(at)
+    return sorted(chosen)
+
+
+def _weight(row: Row | Traced) -> int:
+    return row.wasted_tokens if isinstance(row, Row) else 0
+
+
+def _largest(session: Session, layout: Layout) -> list[Text]:
+    results = session.results[:_RESULTS]
+    if not results:
+        return []
+    rows: list[list[Part]] = []
+    for each in results:
+        at = "" if each.place.line is None else f"line {line(each.place)}, "
+        if session.conversations > 1:
+            at += f"conversation {each.conversation}, "
+        at += f"turn {each.turn}, message {each.message}"
+        rows.append(
+            [count(each.tokens, session.exact), layout.name(each.tool or NONE, 30), (at, "dim")]
+        )
+    title = layout.text(
+        ("Largest tool results", "bold"), f" of {several(len(session.results), 'result')}"
+    )
+    if len(session.results) <= _RESULTS:
+        title = layout.text(("Tool results, the largest first", "bold"))
+    return [Text(), title, *layout.columns(rows, left=(1, 2), indent=2)]

@@ -1,0 +1,61 @@
+"""What is said below a report: which conditions hold, what was not read, and how to see more?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.text import Text
+
+from kvagent.audit.report.page.figures import several
+from kvagent.audit.report.screen.layout import Layout
+from kvagent.audit.session import Failed, Gate, Report
+
+_NAMED = 3
+
+
+def ending(report: Report, layout: Layout, *, details: bool) -> list[Text]:
+    """The last lines."""
+    told = [
+        *gates(report.gates, layout, details=details),
+        *not_read(report.failed, layout, details=details),
+    ]
+    if report.redacted:
+        told.append(layout.text(("Texts are replaced by stand-ins of as many tokens.", "dim")))
+    codes = [each.rule.code for session in report.worst_first for each in session.findings]
+    more = ["-o report.html"]
+    if not details:
+        more.insert(0, "--details")
+    if codes:
+        more.append(f"kvagent explain {codes[0]}")
+    told += layout.paragraph((f"More: {' · '.join(more)}", "dim"))
+    return told
+
+
+def gates(gates: Sequence[Gate], layout: Layout, *, details: bool) -> list[Text]:
+    """The conditions that do not hold, and how many do."""
+    lines: list[Text] = []
+    failed = [gate for gate in gates if gate.failed]
+    held = [gate for gate in gates if not gate.failed]
+    for gate in failed if details else failed[:_NAMED]:
+        name = f"{gate.name}, {gate.file}" if gate.file else gate.name
+        lines += layout.paragraph(("✗ ", "bold red"), (name, "bold"), f": {gate.said}", hanging=2)
+    if len(failed) > _NAMED and not details:
+        lines.append(layout.text((f"  … and {len(failed) - _NAMED:,} more", "dim")))
+    for gate in held if details or len(held) <= _NAMED else ():
+        name = f"{gate.name}, {gate.file}" if gate.file else gate.name
+        lines += layout.paragraph(("✓ ", "bold green"), (name, "bold"), f": {gate.said}", hanging=2)
+    if len(held) > _NAMED and not details:
+        said = f"{several(len(held), 'condition holds', 'conditions hold')}"
+        lines.append(layout.text(("✓ ", "bold green"), said))
+    return lines
+
+
+def not_read(failed: Sequence[Failed], layout: Layout, *, details: bool) -> list[Text]:
+    """Which files could not be audited, and why."""
+    lines: list[Text] = []
+    for each in failed if details else failed[:_NAMED]:
+        lines += layout.paragraph(("✗ ", "bold red"), each.why, hanging=2)
+    if len(failed) > _NAMED and not details:
+        more = several(len(failed) - _NAMED, "more file", "more files")
+        lines.append(layout.text((f"  … and {more} could not be read", "dim")))
+    return lines
