@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -270,22 +269,24 @@ def _size(paths: Sequence[str]) -> int | None:
 
 def _say_what_was_not_read(report: Report) -> None:
     """Raises ``Failure`` if that is everything."""
-    over = report.passed_over
-    told = ""
+    from kvagent.cli.audit.output import one_line, say
+
+    over, told = report.passed_over, ""
     if over:
         names = ", ".join(over[:_NAMED])
         more = f" and {len(over) - _NAMED} more" if len(over) > _NAMED else ""
-        told = ("1 file is no transcript" if len(over) == 1 else f"{len(over)} files are no "
-                "transcripts") + f": {names}{more}"  # fmt: skip
+        files = (
+            "1 file is no transcript" if len(over) == 1 else f"{len(over)} files are no transcripts"
+        )
+        told = f"{files}: {names}{more}"
     if not report.sessions:
-        if len(report.failed) == 1:
-            raise Failure(report.failed[0].why)
-        if report.failed:
-            raise Failure(
-                f"none of {len(report.failed)} files can be read; the first: {report.failed[0].why}"
-            )
-        raise Failure(f"there is no transcript here{f'; {told}' if told else ''}")
+        why = [failed.why for failed in report.failed]
+        if len(why) == 1:
+            raise Failure(one_line(why[0]))
+        if why:
+            raise Failure(one_line(f"none of {len(why)} files can be read; the first: {why[0]}"))
+        raise Failure(one_line(f"there is no transcript here{told and f'; {told}'}"))
     if told:
-        print(f"kvagent audit: {told}", file=sys.stderr)
+        say(told)
     for failed in report.failed:
-        print(f"kvagent audit: {failed.why}", file=sys.stderr)
+        say(failed.why)

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Self, get_args
 
 from kvagent.audit.baseline import Baseline
+from kvagent.audit.report.page.visible import visible
 from kvagent.audit.session import Report
 from kvagent.audit.settings import OutputFormat
 from kvagent.cli.failure import Failure
@@ -100,8 +101,7 @@ class Output:
         files = [self._report]
         if (known := self._known) is not None:
             if report.failed:
-                said = f"{known.name} is not written, it would lack what could not be read"
-                print(f"kvagent audit: {said}", file=sys.stderr)
+                say(f"{known.name} is not written, it would lack what could not be read")
             else:
                 known.write(Baseline.of(report.sessions, self._baseline).written())
                 files.append(known)
@@ -188,9 +188,18 @@ def _nobody_reads() -> None:
     os.close(nowhere)
 
 
+def say(text: str) -> None:
+    """Tell something beside the report."""
+    print(f"kvagent audit: {one_line(text)}", file=sys.stderr)
+
+
+def one_line(text: str) -> str:
+    """A sentence as one line in which nothing is hidden: files may have any name."""
+    return visible(" ".join(text.splitlines()))
+
+
 def _say_gates(report: Report) -> None:
     """Which conditions do not hold, for who does not read the report."""
     for gate in report.gates:
         if gate.failed:
-            where = f" {gate.file}:" if gate.file else ""
-            print(f"kvagent audit: {gate.name}:{where} {gate.said}", file=sys.stderr)
+            say(f"{gate.name}: {f'{gate.file}: ' if gate.file else ''}{gate.said}")

@@ -117,6 +117,16 @@ def test_packed_and_from_a_pipe(folder: Path, source: str) -> None:
     assert "KVA101" in codes(session)
 
 
+def test_a_running_server_counts(folder: Path, llamacpp: str) -> None:
+    """And is predicted for: exact to the token, as its slots are."""
+    (session,) = report("clean.jsonl", "--tokenizer", llamacpp)["sessions"]
+    assert session["exact"]
+    assert session["target"]["kind"] == "llama.cpp"
+    first, *others = session["rows"]
+    assert first["predicted_tokens"] == 0
+    assert all(turn["predicted_tokens"] > first["prompt_tokens"] / 2 for turn in others)
+
+
 def test_a_folder_and_what_is_no_transcript_in_it(folder: Path) -> None:
     logs = folder / "lögs"
     (logs / "sub").mkdir(parents=True)
@@ -143,6 +153,25 @@ def test_one_that_cannot_be_read_does_not_lose_the_others(folder: Path) -> None:
     assert [failed["file"] for failed in told["failed"]] == ["notes.txt", "none.jsonl"]
     assert result.exit_code == 2
     assert result.stderr.splitlines() == [f"kvagent audit: {f['why']}" for f in told["failed"]]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere names are texts")
+@pytest.mark.parametrize("form", ["json", "html", "md", "sarif", "github", "terminal"])
+def test_a_file_may_have_any_name(folder: Path, form: str) -> None:
+    if form == "html":
+        pytest.importorskip("jinja2", reason="needs the extra `audit`")
+    name = "bad\udcff\x1b[31m\n.jsonl"
+    Path(name).write_bytes(log(clock=True))
+    done = subprocess.run(
+        [*COMMAND, name, f"{name}.gz", "--no-what-if", "--output-format", form],
+        capture_output=True,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert b"KVA101" in done.stdout
+    assert done.stderr.decode() == (
+        "kvagent audit: bad⟨U+DCFF⟩⟨U+001B⟩[31m .jsonl.gz cannot be read: No such file or directory.\n"
+    )
 
 
 @pytest.mark.parametrize(
