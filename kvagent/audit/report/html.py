@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
@@ -46,6 +47,16 @@ def write(report: Report) -> str:
     )
 
 
+def check() -> None:
+    """See that a page can be made, before there is work done for it.
+
+    Raises:
+        NoTemplates: it cannot.
+    """
+    _environment()
+
+
+@cache
 def _environment() -> Environment:
     try:
         from jinja2 import Environment, FunctionLoader, StrictUndefined
@@ -57,7 +68,7 @@ def _environment() -> Environment:
 
     def seen(value: Any) -> Any:
         """What stands on the page of a value: no character of a text is hidden."""
-        return visible(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+        return value if isinstance(value, Markup) else visible(str(value))
 
     environment = Environment(
         loader=FunctionLoader(_part),

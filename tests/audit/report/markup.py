@@ -17,13 +17,17 @@ class Element:
     tag: str
     attributes: dict[str, str]
     parent: Element | None
-    children: list[Element] = field(default_factory=list)
-    texts: list[str] = field(default_factory=list)
+    content: list[Element | str] = field(default_factory=list)
 
     @property
     def text(self) -> str:
         """All the text within."""
-        return "".join(self.texts) + "".join(child.text for child in self.children)
+        return "".join(each if isinstance(each, str) else each.text for each in self.content)
+
+    @property
+    def children(self) -> list[Element]:
+        """The elements right within."""
+        return [each for each in self.content if isinstance(each, Element)]
 
     def all(self) -> list[Element]:
         """This and everything in it."""
@@ -47,13 +51,13 @@ class _Parser(HTMLParser):
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         assert len({name for name, _ in attrs}) == len(attrs), f"an attribute twice in {tag}"
         element = Element(tag, {name: value or "" for name, value in attrs}, self.open)
-        self.open.children.append(element)
+        self.open.content.append(element)
         if tag not in _VOID:
             self.open = element
 
     def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         assert tag in _SELF_CLOSED
-        self.open.children.append(Element(tag, {n: v or "" for n, v in attrs}, self.open))
+        self.open.content.append(Element(tag, {n: v or "" for n, v in attrs}, self.open))
 
     def handle_endtag(self, tag: str) -> None:
         assert self.open.tag == tag, f"</{tag}> closes <{self.open.tag}>"
@@ -61,7 +65,7 @@ class _Parser(HTMLParser):
         self.open = self.open.parent
 
     def handle_data(self, data: str) -> None:
-        self.open.texts.append(data)
+        self.open.content.append(data)
 
     def handle_comment(self, data: str) -> None:
         raise AssertionError(f"a comment: {data}")

@@ -66,7 +66,7 @@ HOSTILE = [
     "\u202eevil\u202c \u2066x",
     "\x00\x1b[31m\x7f\x9b\r\n\t",
     "\ud800 \udfff \ufffe \U0010ffff",
-    "é ü 漢字 🦜 👩‍💻 ‏עברית العربية",
+    "é ü 漢字 🦜 👩\u200d💻 \u200fעברית العربية",
     "a" * 5_000,
 ]
 _TEXTS = st.sampled_from(HOSTILE) | st.text(max_size=40)
@@ -123,14 +123,20 @@ def check_closed(page: str) -> Element:
     assert style.text == files("kvagent.audit.report.page").joinpath("style.css").read_text()
     assert {each.tag for each in root.all()} <= TAGS
     page.encode()
-    assert page == visible(page)
+    # Compared outside of the assertion, which would print both pages.
+    shown = page == visible(page)
+    assert shown, "a character is hidden"
     return root
 
 
-TAGS = frozenset(
-    "html head meta link title style body svg defs pattern rect symbol path line g text use header p nav main "
-    "h1 h2 h3 ul li b code span section article details summary dl div dt dd table thead tbody tr th td figure "
-    "figcaption pre mark a footer script".split()
+# What the page is built of; no text can bring another one.
+TAGS = set(
+    re.findall(
+        r"\w+",
+        "a article b body code dd defs details div dl dt figcaption figure footer g h1 h2 h3 head header html "
+        "li line link main mark meta nav p path pattern pre rect script section span style summary svg symbol "
+        "table tbody td text th thead title tr ul use",
+    )
 )
 
 
@@ -147,7 +153,7 @@ def test_a_hostile_text_is_only_shown(text: str) -> None:
     assert title.text == "kvagent audit: 3 sessions"
 
 
-@settings(deadline=None, max_examples=60, suppress_health_check=list(HealthCheck))
+@settings(deadline=None, max_examples=25, suppress_health_check=list(HealthCheck))
 @given(_TEXTS)
 def test_any_text_leaves_the_page_as_it_is_built(text: str) -> None:
     """The same tags in the same order as with a harmless text: nothing of it became markup."""
@@ -156,19 +162,19 @@ def test_any_text_leaves_the_page_as_it_is_built(text: str) -> None:
         root = check_closed(page)
         # What differs between two texts is coloured, which depends on the texts.
         for each in root.find("pre"):
-            each.children.clear()
+            each.content.clear()
         return [each.tag for each in root.all()]
 
-    calm = re.sub(r"\S", "x", text) if text.split() else ""
-    assert shape(write(hostile(text))) == shape(write(hostile(calm if calm else "")))
+    assert shape(write(hostile(text))) == shape(write(hostile("x" * len(text))))
 
 
-@settings(deadline=None, max_examples=100, suppress_health_check=list(HealthCheck))
+@settings(deadline=None, max_examples=60, suppress_health_check=list(HealthCheck))
 @given(REPORTS)
 def test_any_report_becomes_a_page(report: Report) -> None:
     page = write(report)
     check_closed(page)
-    assert page == write(report)
+    same = page == write(report)
+    assert same
 
 
 def test_the_page_names_nothing_outside() -> None:
@@ -228,8 +234,7 @@ def test_a_difference_stands_side_by_side_with_its_character_marked() -> None:
     assert [each.text for each in sides.find("figcaption")] == ["sent before", "sent now"]
     assert [each.text for each in sides.find("mark")] == ["1", "9"]
     before, after = (each.find("pre")[0].text for each in sides.find("figure"))
-    # Elements come after texts in this reading, so the mark does.
-    assert (before, after) == ("…It is 12:30:0 now.\nBe1", "…It is 12:30:0 now.\nBe9")
+    assert (before, after) == ("…It is 12:30:01 now.\nBe", "…It is 12:30:09 now.\nBe")
 
 
 def test_every_figure_says_whether_it_is_an_estimate() -> None:
@@ -364,13 +369,13 @@ def test_a_very_long_session_stays_small() -> None:
     assert len(page.encode()) <= 2 * _MIB
     text = texts_of(parsed(page))
     assert "600 of 1,900 turns have a column" in text
-    assert "1,900 turns, 1,500 of them here" in text
+    assert "1,900 turns, 1,200 of them here" in text
     assert "and 99,980 more" in text
 
 
 def test_very_many_sessions_stay_small() -> None:
-    page = write(Report([huge() for _ in range(40)]))
-    assert len(page.encode()) <= 6 * _MIB
+    page = write(Report([huge()] * 40))
+    assert len(page.encode()) <= 3 * _MIB
     assert "The 12 worst sessions are shown in full" in texts_of(parsed(page))
 
 
@@ -383,7 +388,7 @@ def test_pages_of_recorded_sessions_are_small(shared: Path, name: str) -> None:
 
 def test_all_recorded_sessions_become_one_page(recorded: list[Session]) -> None:
     root = check_closed(write(Report(recorded)))
-    rows = [each for each in root.find("table") if "session" in each.find("thead")[0].text][0]
+    rows = next(each for each in root.find("table") if "session" in each.find("thead")[0].text)
     assert len(rows.find("tbody")[0].find("tr")) == len(recorded)
 
 
@@ -410,6 +415,7 @@ def test_the_page_is_the_same_in_another_process(tmp_path: Path) -> None:
 
 def test_without_jinja2_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "jinja2", None)
+    html._environment.cache_clear()
     for act in (html.check, lambda: write(everything())):
         with pytest.raises(NoTemplates, match=r'pip install "kvagent\[audit\]"'):
             act()

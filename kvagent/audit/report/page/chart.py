@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from kvagent.audit.report.page.columns import Columns, Scale, scale, ticks
 from kvagent.audit.report.page.figures import count, share, short
-from kvagent.audit.report.page.words import happened
+from kvagent.audit.report.page.timeline import broken
 from kvagent.audit.session import Row
 from kvagent.audit.turns import Traced
 
@@ -153,7 +153,8 @@ def _parts_said(row: Row) -> str:
 def _prefill_said(row: Row) -> str:
     said = [f"turn {row.number}: {count(row.prompt_tokens, row.exact)} tokens"]
     said += [f"{name} {of(row):,}" for _, name, of in PREFILL if of(row)]
-    return "; ".join([*said, *happened(row)])
+    said += map(broken, row.breaks)
+    return "; ".join(said)
 
 
 def _reported_said(row: Row) -> str:

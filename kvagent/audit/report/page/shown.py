@@ -18,17 +18,20 @@ from kvagent.audit.rule import Finding, Severity
 from kvagent.audit.session import Report, Result, Row, Session, Timeline
 from kvagent.audit.turns import Totals, Traced
 
-# Of the whole page; each session has its share of columns and rows.
 _SESSIONS = 12
+# Of the whole page: each session has its share.
 _COLUMNS = 1_800
-_ROWS = 1_500
-# Of a session.
-_DRAWN = 12
-_WIDEST = 600
-_CONVERSATIONS = 200
+_ROWS = 1_200
 _FAULTS = 60
+_BLOCKS = 2_400
+_CONVERSATIONS = 200
 _RESULTS = 50
 _REQUESTS = 100
+# However many sessions there are.
+_LEAST = 10
+# Of a session, and of a conversation.
+_DRAWN = 12
+_WIDEST = 600
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,11 +122,7 @@ class Together:
 def all_shown(report: Report) -> list[Shown]:
     """The sessions that are shown in full, worst first."""
     worst = report.worst_first[:_SESSIONS]
-    parts = max(1, len(worst))
-    return [
-        _shown(session, f"s{number}", _COLUMNS // parts, _ROWS // parts)
-        for number, session in enumerate(worst, 1)
-    ]
+    return [_shown(each, f"s{number}", len(worst)) for number, each in enumerate(worst, 1)]
 
 
 def together(report: Report) -> Together:
@@ -157,7 +156,8 @@ def severities(findings: Sequence[Finding]) -> list[tuple[Severity, int]]:
     return [(name, counted[name]) for name in order if counted[name]]
 
 
-def _shown(session: Session, id: str, columns: int, rows: int) -> Shown:
+def _shown(session: Session, id: str, parts: int) -> Shown:
+    """One of so many sessions."""
     groups: dict[int, list[Row]] = {}
     for row in session.rows:
         groups.setdefault(row.conversation, []).append(row)
@@ -166,8 +166,9 @@ def _shown(session: Session, id: str, columns: int, rows: int) -> Shown:
         key=lambda each: (-each.wasted_tokens, -each.prompt_tokens, each.number),
     )
     drawn = []
+    columns, blocks = _COLUMNS // parts, _BLOCKS // parts
     for each in conversations[:_DRAWN]:
-        if columns < min(each.requests, 2):
+        if columns < min(each.requests, 2) or blocks < _LEAST:
             break
         group = groups[each.number]
         chosen = sampled(group, min(_WIDEST, columns))
@@ -175,7 +176,8 @@ def _shown(session: Session, id: str, columns: int, rows: int) -> Shown:
         timeline = session.timelines.get(each.number, Timeline())
         # One column says no more than the bars above.
         pictures = charts(chosen) if len(chosen) > 1 else []
-        strip = lines(timeline, group, each.exact)
+        strip = lines(timeline, group, each.exact, blocks)
+        blocks -= sum(len(line.blocks) for line in strip)
         drawn.append(Drawn(each, pictures, len(chosen), strip))
     kv = [row.kv_bytes for row in session.rows if row.kv_bytes is not None]
     exact = is_exact(session)
@@ -190,16 +192,20 @@ def _shown(session: Session, id: str, columns: int, rows: int) -> Shown:
         flows(session) if session.rows else [traced(session)] if session.traced else [],
         longest_prompt(session),
         max(kv, default=None),
-        found[:_FAULTS],
-        max(0, len(found) - _FAULTS),
-        conversations[:_CONVERSATIONS],
+        found[: _share(_FAULTS, parts)],
+        max(0, len(found) - _share(_FAULTS, parts)),
+        conversations[: _share(_CONVERSATIONS, parts)],
         drawn,
-        sampled(session.rows, rows),
-        session.results[:_RESULTS],
+        sampled(session.rows, _share(_ROWS, parts)),
+        session.results[: _share(_RESULTS, parts)],
         _gaps(session.rows),
         trace(session.traced) if session.traced else None,
-        sorted(session.traced, key=lambda each: -each.prompt_tokens)[:_REQUESTS],
+        sorted(session.traced, key=lambda each: -each.prompt_tokens)[: _share(_REQUESTS, parts)],
     )
+
+
+def _share(whole: int, parts: int) -> int:
+    return max(_LEAST, whole // parts)
 
 
 def _conversation(number: int, rows: Sequence[Row]) -> Conversation:

@@ -73,9 +73,16 @@ class _Piece:
     turn: int
 
 
-def lines(timeline: Timeline, rows: Sequence[Row], exact: bool) -> list[Line]:
-    """The conversation as its last request has it, cut where any of its requests broke it."""
-    pieces = _pieces(timeline, rows)
+def lines(timeline: Timeline, rows: Sequence[Row], exact: bool, most: int = _MOST) -> list[Line]:
+    """The conversation as its last request has it, cut where any of its requests broke it.
+
+    Args:
+        timeline: its messages.
+        rows: its requests.
+        exact: whether the tokens are.
+        most: blocks, about.
+    """
+    pieces = _pieces(timeline, rows, min(most, _MOST))
     total = sum(piece.tokens for piece in pieces)
     if not total:
         return []
@@ -95,7 +102,7 @@ def lines(timeline: Timeline, rows: Sequence[Row], exact: bool) -> list[Line]:
     return drawn
 
 
-def _pieces(timeline: Timeline, rows: Sequence[Row]) -> list[_Piece]:
+def _pieces(timeline: Timeline, rows: Sequence[Row], most: int) -> list[_Piece]:
     messages = zip(timeline.roles, timeline.tokens, timeline.turns, strict=True)
     pieces = [
         _Piece(tokens, role, number, number, turn)
@@ -104,7 +111,7 @@ def _pieces(timeline: Timeline, rows: Sequence[Row]) -> list[_Piece]:
     system = sum(piece.tokens for piece in pieces if piece.role in ("system", "developer"))
     if rows and rows[-1].parts.head > system:
         pieces.insert(0, _Piece(rows[-1].parts.head - system, "tools", -1, -1, rows[-1].number))
-    together = -(-len(pieces) // _MOST)
+    together = -(-len(pieces) // most)
     if together == 1:
         return pieces
     return [_joined(pieces[at : at + together]) for at in range(0, len(pieces), together)]
