@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Generator
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import orjson
 import pytest
 from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from kvagent.audit.conversations import Conversations
 from kvagent.audit.prompts import Estimated
@@ -17,6 +18,7 @@ from kvagent.audit.settings import Settings, SettingsError
 from kvagent.backends import Fetch, Fetched, Server
 from kvagent.backends.llamacpp_prompt import LLAMACPP
 from kvagent.backends.prompt import PromptError
+from kvagent.backends.vllm_prompt import VLLM
 from kvagent.tokens.model import Model
 from kvagent.tokens.server import ServerTokens
 from kvagent.tokens.template import ChatTemplate, TemplateError
@@ -28,14 +30,16 @@ pytest.importorskip("tokenizers", reason="needs the extra `exact`")
 pytest.importorskip("jinja2", reason="needs the extra `exact`")
 
 T = TypeVar("T")
-SERVER = ServerTokens(Server("llama.cpp", model="toy"))
+KINDS = ("llama.cpp", "vllm")
 
 
 class Toys:
-    """A llama.cpp server that answers out of a model's files."""
+    """A server that answers out of a model's files."""
 
-    def __init__(self) -> None:
-        self.model = Model(ChatTemplate(Toy().source()), Bytes(), LLAMACPP)
+    def __init__(self, kind: Literal["llama.cpp", "vllm"] = "llama.cpp") -> None:
+        dialect = LLAMACPP if kind == "llama.cpp" else VLLM
+        self.model = Model(ChatTemplate(Toy().source()), Bytes(), dialect)
+        self.tokens = ServerTokens(Server(kind, model="toy"))
         self.asked: list[str] = []
         self.down = False
 
@@ -53,23 +57,29 @@ class Toys:
             return Fetched(0, b"Connection refused")
         self.asked.append(fetch.path)
         body: Any = fetch.json
-        if fetch.path == "/apply-template":
-            assert body["model"] == "toy"
-            try:
+        assert body["model"] == "toy"
+        try:
+            if fetch.path == "/apply-template":
                 return Fetched(200, orjson.dumps({"prompt": self.model.prompt(body)}))
-            except (PromptError, TemplateError) as error:
-                return Fetched(400, orjson.dumps({"error": {"message": str(error)}}))
-        assert fetch.path == "/tokenize"
-        return Fetched(200, orjson.dumps({"tokens": self.model.tokenizer.encode(body["content"])}))
+            if fetch.path == "/tokenize":
+                return Fetched(200, orjson.dumps({"tokens": self._ids(body)}))
+        except (PromptError, TemplateError) as error:
+            return Fetched(400, orjson.dumps({"error": {"message": str(error)}}))
+        return Fetched(404, b"")
+
+    def _ids(self, body: Any) -> list[int]:
+        if "messages" in body:
+            return self.model.tokens(body)
+        return self.model.tokenizer.encode(body["content"] if "content" in body else body["prompt"])
 
 
 @settings(deadline=None, max_examples=60)
-@given(logs())
+@given(logs(), st.sampled_from(KINDS))
 def test_they_are_those_of_its_files(
-    log: list[tuple[list[Message], list[dict[str, Any]]]],
+    log: list[tuple[list[Message], list[dict[str, Any]]]], kind: Literal["llama.cpp", "vllm"]
 ) -> None:
-    toys = Toys()
-    by_server, by_files = Served(SERVER, toys), Exact(toys.model)
+    toys = Toys(kind)
+    by_server, by_files = Served(toys.tokens, toys), Exact(toys.model)
     conversations = Conversations()
     for messages, tools in log:
         options = {"model": "gpt-4o", "max_tokens": 9}
@@ -83,10 +93,13 @@ def test_they_are_those_of_its_files(
         assert ours.starts[-1] == len(ours.ids)
 
 
-def test_messages_stand_where_they_are_in_a_prompt_that_grows() -> None:
+@pytest.mark.parametrize("kind", KINDS)
+def test_messages_stand_where_they_are_in_a_prompt_that_grows(
+    kind: Literal["llama.cpp", "vllm"],
+) -> None:
     """A few tokens are what a template writes around a message."""
-    toys = Toys()
-    by_server, by_files = Served(SERVER, toys), Exact(toys.model)
+    toys = Toys(kind)
+    by_server, by_files = Served(toys.tokens, toys), Exact(toys.model)
     conversations = Conversations()
     messages = [SYSTEM, user("Please read both files. " * 20)]
     for turn in range(8):
@@ -104,7 +117,7 @@ def test_messages_stand_where_they_are_in_a_prompt_that_grows() -> None:
 
 def test_a_request_that_is_sent_again_is_not_asked_for_again() -> None:
     toys = Toys()
-    prompts, conversations = Served(SERVER, toys), Conversations()
+    prompts, conversations = Served(toys.tokens, toys), Conversations()
     sent = request([SYSTEM, user("Hello, are you there?")])
     first = prompts.tokens(conversations.place(sent))
     asked = len(toys.asked)
@@ -114,7 +127,7 @@ def test_a_request_that_is_sent_again_is_not_asked_for_again() -> None:
 
 def test_what_it_refuses_is_estimated() -> None:
     toys = Toys()
-    prompts, conversations = Served(SERVER, toys), Conversations()
+    prompts, conversations = Served(toys.tokens, toys), Conversations()
     broken = request([SYSTEM, user("half \ud83d a pair")])
     tokens = prompts.tokens(conversations.place(broken))
     assert not tokens.exact
