@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from kvagent.audit.findings import Findings
 from kvagent.audit.formats import read
@@ -53,17 +57,19 @@ def codes(seen: Iterable[Sighting]) -> set[str]:
 
 def qwen(shared: Path) -> Prompts:
     """The very prompts of Qwen2.5; the test is skipped where its tokenizer is not there."""
-    import os
-
-    import pytest
-
     pytest.importorskip("tokenizers", reason="needs the extra `exact`")
     pytest.importorskip("jinja2", reason="needs the extra `exact`")
     from kvagent.audit.rendered import Exact
+
+    return Exact(_qwen(shared))
+
+
+@cache
+def _qwen(shared: Path) -> Any:
     from kvagent.tokens.model import Model
 
     folder = Path(os.environ.get("KVLAB") or Path.home() / ".cache" / "kvlab") / "qwen"
     if not (folder / "tokenizer.json").exists():
         pytest.skip(f"needs {folder}: run measure/setup.sh of the shared folder")
     template = shared / "data" / "chat_templates" / "Qwen-Qwen2.5-7B-Instruct.jinja"
-    return Exact(Model.from_folder(folder, template.read_text()))
+    return Model.from_folder(folder, template.read_text())
