@@ -91,6 +91,7 @@ class CacheKey:
                             contrast=Contrast(_shown(before), _shown(value), 0),
                         ),
                         f"{key} is not what it was in the request before.",
+                        everywhere=True,
                     )
             self._sent.put((branch, key, value), turn.prompt_tokens)
 

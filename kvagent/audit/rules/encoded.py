@@ -71,7 +71,7 @@ class Encoded:
                     excerpt=text[max(0, at - 40) : at + 120],
                 )
                 said = "Texts hold long runs of base64."
-                yield Sighting(BASE64, known.role, spot, said)
+                yield Sighting(BASE64, known.role, spot, said, everywhere=True)
                 break
 
     def end(self) -> Iterable[Sighting]:

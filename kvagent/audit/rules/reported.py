@@ -115,11 +115,11 @@ class Reports:
         spot = spot_of(turn, tokens=-gap.tokens)
         if gap.reason == "idle":
             said = "After a pause of more than five minutes the cache was cold."
-            yield Sighting(IDLE, None, spot, said)
+            yield Sighting(IDLE, None, spot, said, everywhere=True)
         elif gap.reason == "lost":
             said = "The server found far less of these prompts than it had been sent just before"
             said += ", or it got others than this transcript shows." if _is_rebuilt(turn) else "."
-            yield Sighting(CACHE_LOST, None, spot, said)
+            yield Sighting(CACHE_LOST, None, spot, said, everywhere=True)
         elif gap.reason == "minimum":
             said = "These prompts are shorter than what the maker caches at all."
             yield Sighting(BELOW_MINIMUM, None, spot, said, everywhere=True)

@@ -15,14 +15,16 @@ from kvagent.policy import long_result
 
 # What is long for kvagent's evict, and never less than this.
 _LONG_CHARS = 10_000
-# They are more than worth a note from so many tokens on, or from that part of a known window.
+# They are more than worth a note from so many tokens of a prompt on, or from that part of a known
+# window.
 _HEAVY_TOKENS = 16_000
 _HEAVY_PART = 4
 # A text of a few times a pointer's fifty tokens.
 _REPEAT_CHARS = 1_000
 
-# Results and branches that are remembered.
+# Results and branches that are remembered, and tools that are told apart.
 _ROOM = 100_000
+_TOOLS = 1_000
 
 LONG_RESULT = Rule(
     "KVA501",
@@ -34,7 +36,7 @@ LONG_RESULT = Rule(
     "takes KV cache and attention in each of them, and brings the end of the window nearer. Most of "
     "a long log, page or file listing is never looked at again. Shortened later, it costs a prefix "
     "break; shortened before it is first sent, it costs nothing. A few are a note; from 16,000 "
-    "tokens on, or a quarter of the window where it is known, it is a warning.",
+    "tokens of a prompt on, or a quarter of the window where it is known, it is a warning.",
     "Shorten such results before they are first sent: let the tool page, filter or limit its "
     "output, or let kvagent do it, which keeps the original for when it is asked for.",
     "import kvagent\n\n"
@@ -65,11 +67,11 @@ _RESULTS = ("tool", "function")
 
 @dataclass(slots=True)
 class _Long:
-    """The long results of one tool in one conversation."""
+    """The long results of one tool."""
 
     tool: str
-    heavy: int
-    """From how many tokens on they are more than worth a note."""
+    is_heavy: bool = False
+    """Whether they were together in one prompt what is more than worth a note."""
     count: int = 0
     tokens: int = 0
     share: float = 0.0
@@ -94,7 +96,7 @@ class LongResults:
     """Follows long results through the requests that carry them."""
 
     def __init__(self) -> None:
-        self._found: dict[tuple[int, str], _Long] = {}
+        self._found: dict[str, _Long] = {}
         self._standing: Recent[int, list[_Standing]] = Recent(_ROOM)
 
     def turn(self, turn: Turn) -> Iterable[Sighting]:
@@ -123,14 +125,15 @@ class LongResults:
     def end(self) -> Iterable[Sighting]:
         """The long results of each tool, and how far they were carried."""
         for long in self._found.values():
-            rule = LONG_RESULT if long.tokens >= long.heavy else _FEW_LONG
+            rule = LONG_RESULT if long.is_heavy else _FEW_LONG
             said = _said(long)
             *first, last = long.spots
             for spot in first:
-                yield Sighting(rule, long.tool, spot, said)
+                yield Sighting(rule, long.tool, spot, said, everywhere=True)
             rest = long.tokens - sum(spot.tokens for spot in first)
             more = long.count - len(first)
-            yield Sighting(rule, long.tool, replace(last, tokens=rest), said, count=more)
+            last = replace(last, tokens=rest)
+            yield Sighting(rule, long.tool, last, said, count=more, everywhere=True)
 
     def _is_long(self, turn: Turn, number: int) -> bool:
         if turn.size_of(number) <= long_result(turn.target.window):
@@ -139,9 +142,9 @@ class LongResults:
 
     def _found_one(self, turn: Turn, number: int) -> _Standing:
         tool, tokens = tool_of(turn.request.messages, number), turn.size_of(number)
-        window = turn.target.window
-        heavy = _HEAVY_TOKENS if window is None else window // _HEAVY_PART
-        kin = self._found.setdefault((turn.conversation, tool), _Long(tool, heavy))
+        if tool not in self._found and len(self._found) >= _TOOLS:
+            tool = ""
+        kin = self._found.setdefault(tool, _Long(tool))
         kin.count += 1
         kin.tokens += tokens
         if len(kin.spots) < SPOTS:
@@ -151,11 +154,14 @@ class LongResults:
 
     def _measure(self, turn: Turn, standing: Iterable[_Standing]) -> None:
         together: dict[str, int] = {}
+        window = turn.target.window
+        heavy = _HEAVY_TOKENS if window is None else window // _HEAVY_PART
         for result in standing:
             tool = result.kin.tool
             together[tool] = together.get(tool, 0) + result.tokens
             share = together[tool] / max(1, turn.prompt_tokens)
             result.kin.share = max(result.kin.share, share)
+            result.kin.is_heavy = result.kin.is_heavy or together[tool] >= heavy
 
 
 def _said(long: _Long) -> str:
@@ -208,6 +214,7 @@ class SameResults:
                 spot_of(turn, number, field="content", tokens=tokens, excerpt=text),
                 f"{f'A result of {tool}' if tool else 'A tool result'} stands in the prompt "
                 "already, word for word.",
+                everywhere=True,
             )
 
     def end(self) -> Iterable[Sighting]:

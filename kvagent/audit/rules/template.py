@@ -171,7 +171,9 @@ class Template:
                 yield _broken(turn, found)
         if turn.fault and _NOT_KNOWN not in turn.fault:
             said = f"These requests are refused: {turn.fault}"
-            yield Sighting(REFUSED, turn.fault, spot_of(turn), said, everywhere=True)
+            # Behind a bracket stands what is this request's own.
+            kind = turn.fault.partition("(")[0]
+            yield Sighting(REFUSED, kind, spot_of(turn), said, everywhere=True)
         yield from _late_system(turn)
         if not self._date_told and turn.profile is not None:
             yield from self._date(turn)
@@ -227,7 +229,7 @@ def _broken(turn: Turn, found: Difference) -> Sighting:
         character=found.character,
         contrast=Contrast(found.before, found.after, found.offset),
     )
-    return Sighting(rule, kind, spot, said, fix, example)
+    return Sighting(rule, kind, spot, said, fix, example, everywhere=True)
 
 
 def _seen(turn: Turn, found: Difference) -> str:
@@ -280,7 +282,8 @@ def _late_system(turn: Turn) -> Iterable[Sighting]:
         said = "A late system message is not rendered at all by this template."
     for number in late:
         text = text_of(turn.request.messages[number])
-        yield Sighting(LATE_SYSTEM, None, spot_of(turn, number, excerpt=text), said)
+        spot = spot_of(turn, number, excerpt=text)
+        yield Sighting(LATE_SYSTEM, None, spot, said, everywhere=True)
 
 
 def _is_late(turn: Turn, number: int) -> bool:

@@ -116,7 +116,8 @@ class Valid:
         error = turn.request.error
         if error is not None and _UNPAIRED.search(error):
             said = "The server refused requests because their calls and results do not pair."
-            yield Sighting(REFUSED, None, spot_of(turn, excerpt=error), said)
+            spot = spot_of(turn, excerpt=error)
+            yield Sighting(REFUSED, None, spot, said, everywhere=True)
 
     def end(self) -> Iterable[Sighting]:
         """Nothing: each fault was told when it came."""
@@ -130,7 +131,7 @@ class Valid:
         if self._told.get(this) is None:
             self._told.put(this, number)
             spot = spot_of(turn, number, field=field, excerpt=excerpt)
-            yield Sighting(rule, None, spot, _SAID[rule.code])
+            yield Sighting(rule, None, spot, _SAID[rule.code], everywhere=True)
 
 
 def unpaired(messages: Sequence[Mapping[str, Any]], common: int) -> Iterable[tuple[Rule, int, str]]:
