@@ -88,7 +88,9 @@ class Reader:
         # By the last of their messages, which as an object is no other as long as it is held here.
         self._read: Recent[int, _Read] = Recent(_ROOM)
         self._tools: Recent[bytes, bytes] = Recent(_ROOM >> 2)
-        self._last_tools: tuple[Sequence[Mapping[str, Any]], Sequence[bytes]] = ((), ())
+        # By the list as an object, which is held as well.
+        self._read_tools: Recent[int, tuple[Any, Sequence[bytes]]] = Recent(_ROOM >> 2)
+        self._last_tools: Sequence[bytes] = ()
 
     def read(self, request: Request) -> Snapshot:
         """The snapshot of a request."""
@@ -147,8 +149,14 @@ class Reader:
     def _tools_of(self, tools: Sequence[Mapping[str, Any]]) -> Sequence[bytes]:
         if not tools:
             return ()
-        if tools is self._last_tools[0]:
-            return self._last_tools[1]
+        read = self._read_tools.get(id(tools))
+        if read is None:
+            read = tools, self._raws(tools)
+            self._read_tools.put(id(tools), read, sum(map(len, read[1])) + 100)
+        self._last_tools = read[1]
+        return read[1]
+
+    def _raws(self, tools: Sequence[Mapping[str, Any]]) -> Sequence[bytes]:
         raws = []
         for tool in tools:
             raw = raw_of(tool)
@@ -157,10 +165,7 @@ class Reader:
                 held = bytes(memoryview(raw))
                 self._tools.put(held, held, len(held) + 100)
             raws.append(held)
-        if raws == self._last_tools[1]:
-            raws = list(self._last_tools[1])
-        self._last_tools = tools, raws
-        return raws
+        return self._last_tools if raws == self._last_tools else raws
 
 
 def raw_of(value: Any) -> bytes:

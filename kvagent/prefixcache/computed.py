@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Sequence
-from itertools import takewhile
 
 
 class Computed:
@@ -42,8 +41,11 @@ class Computed:
         if not self._exact or not len(rest):
             return start
         before = hashes[known - 1] if known else root
-        after = self._after.get(hash_pair(before, rest[0]), ())
-        return start + max((_common(rest, array("I", other)) for other in after), default=0)
+        after = self._after.get(hash_pair(before, rest[0]))
+        if after is None:
+            return start
+        data = array("I", rest).tobytes()
+        return start + max(_common(data, other) for other in after)
 
     def add(self, tokens: Sequence[int], hashes: Sequence[int], root: int, known: int = 0) -> None:
         """These were computed. ``tokens`` are those behind the first ``known`` blocks."""
@@ -60,7 +62,7 @@ class Computed:
 
     def _follow(self, before: int, tokens: Sequence[int]) -> None:
         data = array("I", tokens).tobytes()
-        after = self._after.setdefault(hash_pair(before, tokens[0]), [])
+        after = self._after.setdefault(hash_pair(before, tokens[0]), [data])
         if not any(other.startswith(data) for other in after):
             after[:] = [other for other in after if not data.startswith(other)]
             after.append(data)
@@ -71,5 +73,8 @@ def hash_pair(before: int, after: object) -> int:
     return hash((before, after))
 
 
-def _common(one: Sequence[int], other: Sequence[int]) -> int:
-    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
+def _common(one: bytes, other: bytes) -> int:
+    """How many tokens of four bytes are the same: the lowest bit that differs says it."""
+    size = min(len(one), len(other))
+    differing = int.from_bytes(one[:size], "little") ^ int.from_bytes(other[:size], "little")
+    return ((differing & -differing).bit_length() - 1) // 32 if differing else size // 4

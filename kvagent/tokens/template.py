@@ -60,6 +60,7 @@ class ChatTemplate:
             self._template = environment.from_string(source)
         except (jinja2.TemplateError, RecursionError) as error:
             raise TemplateError(f"the chat template cannot be read: {error}") from error
+        self._given = {**self._template.globals, **self.variables}
 
     @cached_property
     def hash(self) -> str:
@@ -102,7 +103,9 @@ class ChatTemplate:
             TemplateError: the template refuses them, or fails on them.
         """
         try:
-            return self._template.render({**self.variables, **variables})
+            # What ``render`` does, without collecting the globals each time: a third of a short one.
+            context = self._template.new_context({**self._given, **variables}, shared=True)
+            return "".join(self._template.root_render_func(context))
         except Exception as error:  # a template runs code of its own: anything may come out
             raise TemplateError(str(error) or type(error).__name__) from error
 
@@ -140,7 +143,15 @@ def _environment(now: Callable[[], datetime]) -> jinja2.Environment:
             sort_keys=sort_keys,
         )
 
-    environment = ImmutableSandboxedEnvironment(
+    class Sandbox(ImmutableSandboxedEnvironment):
+        """Finds at once what templates mostly ask for: a key of a message."""
+
+        def getattr(self, obj: Any, attribute: str) -> Any:
+            if type(obj) is dict and attribute in obj and not hasattr(dict, attribute):
+                return obj[attribute]
+            return super().getattr(obj, attribute)
+
+    environment = Sandbox(
         trim_blocks=True, lstrip_blocks=True, extensions=[Generation, loopcontrols]
     )
     environment.filters["tojson"] = tojson
