@@ -140,8 +140,9 @@ class Cache:
             )
         elif turn.loss:
             rule, said = _RULES[turn.loss], _SAID[turn.loss]
-            if rule is SLOT_LOST and turn.kind == "first":
-                # A slot gives nothing to another one: so it is made, and it costs one head once.
+            if rule is SLOT_LOST and (turn.kind not in ("grown", "again") or turn.differences):
+                # A slot gives nothing to another one: so it is made. Only what this conversation
+                # was sent just before should still be in its own.
                 return
             if rule is CAPACITY and target.blocks is not None:
                 room = target.blocks * target.block_size

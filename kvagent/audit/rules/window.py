@@ -145,7 +145,7 @@ class Window:
         who = "A conversation comes" if count == 1 else f"{count:,} conversations come"
         said = (
             f"{who} near the end of the window of {window:,} tokens; conversation "
-            f"{nearest.spot.conversation + 1} has {nearest.tokens:,} and grows by "
+            f"{nearest.spot.conversation} has {nearest.tokens:,} and grows by "
             f"{round(median(nearest.growths)):,} a turn: it is full in {counted(left, 'turn')}."
         )
         shown = near[:_NAMED]

@@ -64,6 +64,14 @@ def test_a_first_request_loses_no_slot() -> None:
     assert not findings(log, "KVA403", slots(3))
 
 
+def test_a_head_that_goes_to_and_fro_loses_no_slot() -> None:
+    """What the slot does not have was not sent just before: the head is at fault."""
+    prompts = session("a", 8, 1)
+    heads = ({**SYSTEM, "content": LONG}, {**SYSTEM, "content": f"Look. {LONG}"})
+    log = [request([heads[n % 2], *prompt[1:]], n) for n, prompt in enumerate(prompts)]
+    assert not findings(log, "KVA403", slots(1))
+
+
 def test_a_beginning_shorter_than_a_block() -> None:
     log = taking_turns(1, 6)
     found = finding(log, "KVA401", blocks(None, 2_096))
