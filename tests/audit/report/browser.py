@@ -108,6 +108,14 @@ class Browser:
             raise Failed(json.dumps(answer["exceptionDetails"]))
         return answer["result"].get("value")
 
+    def until(self, condition: str) -> None:
+        """Wait for something that the page does in its own time; fails after some seconds."""
+        waits = (
+            "new Promise((done, fail) => { let left = 500; const look = () => "
+            f"({condition}) ? done(true) : left-- ? setTimeout(look, 20) : fail('not so'); look(); }})"
+        )
+        self.evaluate(waits)
+
     def click(self, selector: str) -> None:
         """Press the mouse's button on the middle of an element, as a person would."""
         x, y = self.evaluate(
