@@ -126,8 +126,8 @@ RULES = (REWRITES, DATE, TOOLS_LATE, LATE_SYSTEM, REFUSED, REASONING, SYSTEM_MOV
 # Servers that give the day to a template's variable on their own.
 _GIVE_THE_DAY = frozenset({"llama.cpp"})
 
-# Said of a request whose tokens are not known here; no refusal.
-_NOT_KNOWN = "known here"
+# Said where tokens are not known, or a server that was asked for them did not tell: no refusals.
+_NO_REFUSAL = ("known here", "does not answer", "is not there (status", "wants a key")
 
 # How many characters of a text show that it is that text, and how far in front of a break it may
 # begin.
@@ -169,7 +169,7 @@ class Template:
         for found in turn.differences:
             if found.cause == "template":
                 yield _broken(turn, found)
-        if turn.fault and _NOT_KNOWN not in turn.fault:
+        if turn.fault and not any(words in turn.fault for words in _NO_REFUSAL):
             said = f"These requests are refused: {turn.fault}"
             # Behind a bracket stands what is this request's own.
             kind = turn.fault.partition("(")[0]

@@ -147,6 +147,26 @@ def test_a_picture_is_no_refusal() -> None:
     assert not findings([request(picture)], "KVA305", exact(toy()))
 
 
+def test_a_server_that_tells_no_tokens_refuses_nothing() -> None:
+    from kvagent.audit.conversations import Placed
+    from kvagent.audit.prompts import Estimated, Tokens
+    from kvagent.backends import Fetched
+    from kvagent.backends.token_answers import refused
+
+    class Silent(Estimated):
+        status = 0
+
+        def tokens(self, placed: Placed) -> Tokens:
+            made = super().tokens(placed)
+            error = refused(Fetched(self.status, b"{}"), "/tokenize")
+            return Tokens(made.ids, made.starts, exact=False, fault=str(error))
+
+    for status, told in ((0, 0), (404, 0), (401, 0), (400, 1)):
+        prompts = Silent()
+        prompts.status = status
+        assert len(findings(log(), "KVA305", Analysis(prompts))) == told
+
+
 def test_the_date() -> None:
     dated = "{{ strftime_now('%d %b %Y') }}\n" + toy()
     found = finding(log(), "KVA302", exact(dated))
