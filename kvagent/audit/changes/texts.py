@@ -162,9 +162,10 @@ class _Sides:
         """Lines that became others: in pairs, as long as they are alike."""
         pairs = list(zip(old, new, strict=False))
         for one, other in pairs:
-            if _pieces(self._old[one]) == _pieces(self._new[other]):
+            was, now = _pieces(self._old[one]), _pieces(self._new[other])
+            if was == now:
                 yield from self._values(one, other)
-            elif _is_alike(self._old[one].text, self._new[other].text):
+            elif _is_alike("".join(was), "".join(now)):
                 yield from self._within(one, other)
             else:
                 yield self._text(one, other)
@@ -236,7 +237,7 @@ def _pieces(line: Line) -> tuple[str, ...]:
 
 
 def _is_alike(one: str, other: str) -> bool:
-    """Whether it is one line with something in it changed."""
+    """Whether it is one line, but for clocks and ids, with something in it changed."""
     same = alike(one, other)
     same += alike(one[same:][::-1], other[same:][::-1])
     return same * 2 >= max(len(one), len(other))
