@@ -97,8 +97,9 @@ class _Largest:
     def turn(self, turn: Turn) -> None:
         """See what is new in a turn."""
         messages, known = turn.request.messages, turn.placed.snapshot.messages
+        sent = _sent_behind(turn)
         for number in turn.fresh:
-            if known[number].role not in ("tool", "function"):
+            if known[number].role not in ("tool", "function") or known[number].gist in sent:
                 continue
             tokens = turn.size_of(number)
             if len(self._heap) == _LARGEST and tokens <= self._heap[0][0]:
@@ -121,6 +122,12 @@ class _Largest:
     def all(self) -> list[Result]:
         """The largest first."""
         return [result for _, _, result in sorted(self._heap, reverse=True)]
+
+
+def _sent_behind(turn: Turn) -> set[bytes]:
+    """What was sent before behind the place at which this request differs from the one before."""
+    before, common = turn.placed.before, turn.placed.common
+    return set() if before is None else {message.gist for message in before.messages[common:]}
 
 
 def _tool_of(messages: Sequence[Mapping[str, Any]], number: int) -> str:

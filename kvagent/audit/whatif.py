@@ -35,6 +35,10 @@ _OTHER_FORMS = frozenset(
     ("anthropic", "claude_code", "claude_web", "codex", "openai_functions", "openai_responses")
 )
 
+# Bytes of conversations that the engine holds, unless the policy says it: a log is read one request
+# after the other, and what was not continued for long hardly is.
+_ROOM = 64 << 20
+
 # In place of prefill.
 _REFUSED = -1
 
@@ -50,8 +54,10 @@ class WhatIfSent:
     """
 
     def __init__(self, policy: Policy, analysis: Analysis) -> None:
-        self._offline = Offline(policy)
         self._policy = "; ".join(changed(policy)) or "the default policy"
+        if "memory_bytes" not in policy.model_fields_set:
+            policy = policy.model_copy(update={"memory_bytes": _ROOM})
+        self._offline = Offline(policy)
         prompts = _Beside(analysis.prompts)
         self._analysis = Analysis(prompts, analysis.target, analysis.kv_bytes)
         self._totals = Totals()

@@ -79,7 +79,10 @@ def _spot(spot: Spot, session: Session, layout: Layout) -> list[Text]:
     if spot.contrast is not None:
         return lines + contrasted(spot.contrast, layout, indent=4)
     room = layout.width - 4
-    return [*lines, Text("    ").append(layout.begins(spot.excerpt[: 4 * room], room), "red")]
+    return [
+        *lines,
+        Text("    ").append(layout.begins(spot.excerpt.strip()[: 4 * room], room), "red"),
+    ]
 
 
 def _short_place(spot: Spot, session: Session) -> str:
@@ -162,6 +165,8 @@ def _chosen(rows: Sequence[Row | Traced]) -> list[int]:
     for at in range(0, len(rows), step):
         if len(chosen) < _TURNS:
             chosen.add(at)
+    # To leave out a single one would take as much room.
+    chosen.update([at + 1 for at in chosen if at + 2 in chosen])
     return sorted(chosen)
 
 

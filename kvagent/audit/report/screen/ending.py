@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from rich.text import Text
 
 from kvagent.audit.report.page.figures import several
+from kvagent.audit.report.screen.groups import grouped
 from kvagent.audit.report.screen.layout import Layout
 from kvagent.audit.session import Failed, Gate, Report
 
@@ -21,12 +22,12 @@ def ending(report: Report, layout: Layout, *, details: bool) -> list[Text]:
     ]
     if report.redacted:
         told.append(layout.text(("Texts are replaced by stand-ins of as many tokens.", "dim")))
-    codes = [each.rule.code for session in report.worst_first for each in session.findings]
+    groups = grouped(report.sessions)
     more = ["-o report.html"]
     if not details:
         more.insert(0, "--details")
-    if codes:
-        more.append(f"kvagent explain {codes[0]}")
+    if groups:
+        more.append(f"kvagent explain {groups[0].rule.code}")
     told += layout.paragraph((f"More: {' · '.join(more)}", "dim"))
     return told
 

@@ -51,6 +51,11 @@ def figures(session: Session, layout: Layout) -> list[Text]:
     return lines
 
 
+def is_exact(session: Session) -> bool:
+    """Whether its figures are no estimates; a trace says itself how many tokens there were."""
+    return session.exact or bool(session.traced)
+
+
 def _recorded(session: Session) -> _Side:
     rows = session.rows
     return _Side(
@@ -62,7 +67,7 @@ def _recorded(session: Session) -> _Side:
 
 
 def _rows(session: Session, sides: Sequence[_Side]) -> Iterator[list[Part]]:
-    exact = session.exact
+    exact = is_exact(session)
     sums = [side.sums for side in sides]
     traced = bool(session.traced)
     yield _row("hit rate", [share(each.hit_rate, exact) for each in sums])

@@ -10,6 +10,7 @@ from rich.text import Text
 from kvagent.audit.report.lines import place
 from kvagent.audit.report.page.figures import count, several, size
 from kvagent.audit.report.page.words import line
+from kvagent.audit.report.screen.figures import is_exact
 from kvagent.audit.report.screen.layout import Layout, Part
 from kvagent.audit.rule import Cost, Finding, Rule, Severity, Spot
 from kvagent.audit.session import Session
@@ -62,24 +63,24 @@ def grouped(sessions: Iterable[Session]) -> list[Group]:
     )
 
 
-def told(group: Group, layout: Layout, *, files: bool) -> list[Text]:
+def told(group: Group, layout: Layout, *, folder: str | None) -> list[Text]:
     """A few lines on a rule: what it cost, the worst of its findings, and what to do.
 
     Args:
         group: its findings.
         layout: of the terminal.
-        files: whether they may be in several files.
+        folder: of the files if there are several, with its separator; None: there is one.
     """
     worst = group.found[0]
     times = sum(each.finding.count for each in group.found)
-    exact = all(each.session.exact for each in group.found)
+    exact = all(is_exact(each.session) for each in group.found)
     costs = cost(group.rule, times, group.tokens, exact=exact)
     sessions = len({id(each.session) for each in group.found})
     if sessions > 1:
         costs += f" · {sessions:,} sessions"
     more = len(group.found) - 1
     others = f" {several(more, 'finding')} more like it." if more else ""
-    at = first_place(worst, files=files)
+    at = spot_place(worst.finding.spots[0], worst.session, folder=folder)
     return [
         *heading(group.rule, costs, layout),
         *layout.paragraph(worst.finding.said, " ", (f"{at}.{others}", "dim"), indent=2),
@@ -104,15 +105,10 @@ def cost(rule: Rule, times: int, tokens: int, *, exact: bool, kv_bytes: int | No
     return " · ".join(parts)
 
 
-def first_place(found: Found, *, files: bool) -> str:
-    """Where a finding was seen first."""
-    return spot_place(found.finding.spots[0], found.session, files=files)
-
-
-def spot_place(spot: Spot, session: Session, *, files: bool = False) -> str:
+def spot_place(spot: Spot, session: Session, *, folder: str | None = None) -> str:
     """``Line 3, turn 2 · message 0``, with the file if need be."""
     at = "" if spot.place.line is None else f"line {line(spot.place)}, "
-    if files or spot.place.file != session.file:
-        at = f"{spot.place.file}, {at}"
     at += place(spot, many=session.conversations > 1)
-    return at[0].upper() + at[1:] if at.startswith(("line", "turn", "conv")) else at
+    if folder is not None or spot.place.file != session.file:
+        return f"{spot.place.file.removeprefix(folder or '')}, {at}"
+    return at[0].upper() + at[1:]

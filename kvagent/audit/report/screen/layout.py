@@ -108,18 +108,17 @@ class Layout:
         return head + gap + tail
 
     def begins(self, text: str, room: int) -> str:
-        """The first words of a text, in so many cells."""
+        """The beginning of a text, in so many cells."""
         shown = self.letters(text)
         if cell_len(shown) <= room:
             return shown
         gap = self.letters("…")
         kept = ""
-        for word in shown.split(" "):
-            longer = f"{kept} {word}" if kept else word
-            if cell_len(longer) + cell_len(gap) > room:
+        for one in shown:
+            if cell_len(kept + one) > room - cell_len(gap):
                 break
-            kept = longer
-        return kept + gap
+            kept += one
+        return kept.rstrip() + gap
 
 
 def _wide(text: Text) -> int:

@@ -7,20 +7,22 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from rich.cells import cell_len
 from rich.text import Text
 
 from kvagent.audit.report.page.figures import count, several, share, short
-from kvagent.audit.report.screen.layout import Layout, Part
+from kvagent.audit.report.screen.figures import is_exact
+from kvagent.audit.report.screen.layout import Layout
 from kvagent.audit.report.screen.summary import counts, worst
-from kvagent.audit.rule import Finding, Severity
+from kvagent.audit.rule import Severity
 from kvagent.audit.session import Report, Session
 from kvagent.audit.turns import Totals
 
-_ROWS, _LINES = 12, 36
-_HEADER = ("", "requests", "prompt", "hit rate", "reported", "wasted", "findings")
+_ROWS, _LINES = 10, 40
+_HEADER = ("", "requests", "prompt", "hit rate", "reported", "lost", "findings")
 _MARKS: dict[Severity, str] = {"error": "✗", "warning": "!", "note": "·"}
-# Cells that a row takes besides its name.
-_BESIDE = 58
+# A narrower terminal has no room for the prompts' tokens; a name has so many cells at least.
+_WIDE, _NAME = 100, 12
 
 
 def overview(report: Report, layout: Layout, *, details: bool) -> list[Text]:
@@ -34,7 +36,8 @@ def overview(report: Report, layout: Layout, *, details: bool) -> list[Text]:
     lines += _through(sessions, layout)
     findings = [each for session in sessions for each in session.findings]
     lines += [Text(), counts(findings, layout)]
-    lines += worst(sessions, layout, _LINES - len(lines) - len(report.gates))
+    room = _LINES - len(lines) - len(report.gates)
+    lines += worst(sessions, layout, room, folder=folder)
     return lines
 
 
@@ -51,33 +54,46 @@ def _table(
     sessions: Sequence[Session], folder: str, layout: Layout, *, details: bool
 ) -> list[Text]:
     shown = sessions if details else sessions[:_ROWS]
-    room = max(12, layout.width - _BESIDE)
-    rows: list[list[Part]] = [[(title, "dim") for title in _HEADER]]
-    for session in shown:
-        name = layout.name(session.file.removeprefix(folder), room)
-        rows.append([name, *_cells(session.totals, session.findings)])
+    groups: list[tuple[str, Sequence[Session]]] = [
+        (each.file.removeprefix(folder), [each]) for each in shown
+    ]
     rest = sessions[len(shown) :]
     if rest:
-        findings = [each for session in rest for each in session.findings]
-        cells = _cells(_together(rest), findings)
-        rows.append([(layout.letters(f"… {len(rest):,} more"), "dim"), *cells])
-    if len(sessions) > 1:
-        findings = [each for session in sessions for each in session.findings]
-        cells = _cells(_together(sessions), findings)
-        rows.append(
-            [(each if isinstance(each, str) else each[0], "bold") for each in ("all", *cells)]
-        )
-    return layout.columns(rows, left=(0, len(_HEADER) - 1), indent=2)
+        groups.append((f"… {len(rest):,} more", rest))
+    groups.append(("all", sessions))
+    rows = [_HEADER, *((name, *_cells(group)) for name, group in groups)]
+    if layout.width < _WIDE:
+        rows = [(*row[:2], *row[3:]) for row in rows]
+    others = layout.columns([row[1:] for row in rows], left=(len(rows[0]) - 2,))
+    room = max(_NAME, layout.width - max(cell_len(each.plain) for each in others) - 2)
+    names = layout.columns([[layout.name(row[0], room)] for row in rows])
+    width = max(cell_len(each.plain) for each in names)
+    lines = []
+    for name, other in zip(names, others, strict=True):
+        name.pad_right(width + 2 - cell_len(name.plain))
+        lines.append(name.append_text(other))
+        lines[-1].truncate(layout.width, overflow="crop")
+    lines[0].stylize("dim")
+    lines[-1].stylize("bold")
+    return lines
 
 
-def _cells(sums: Totals, findings: Sequence[Finding]) -> Iterator[Part]:
+def _cells(sessions: Sequence[Session]) -> Iterator[str]:
+    sums = _together(sessions)
     yield f"{sums.requests:,}"
     yield short(sums.prompt_tokens, sums.exact)
     yield share(sums.hit_rate, sums.exact)
     yield share(sums.reported_hit_rate)
-    yield short(sums.wasted_tokens, sums.exact) if sums.wasted_tokens else "0"
-    found = Counter(finding.rule.severity for finding in findings)
+    lost = sum(map(_lost, sessions))
+    yield short(lost, sums.exact) if lost else "0"
+    found = Counter(each.rule.severity for session in sessions for each in session.findings)
     yield " ".join(f"{found[each]}{mark}" for each, mark in _MARKS.items() if found[each])
+
+
+def _lost(session: Session) -> int:
+    """Tokens of prefill that need not have been."""
+    found = sum(each.tokens for each in session.findings if each.rule.cost == "prefill")
+    return max(found, session.totals.wasted_tokens)
 
 
 def _together(sessions: Sequence[Session]) -> Totals:
@@ -87,15 +103,14 @@ def _together(sessions: Sequence[Session]) -> Totals:
         made.requests += sums.requests
         made.prompt_tokens += sums.prompt_tokens
         made.predicted_tokens += sums.predicted_tokens
-        made.wasted_tokens += sums.wasted_tokens
         made.reported_prompt_tokens += sums.reported_prompt_tokens
         made.reported_cached_tokens += sums.reported_cached_tokens
-        made.exact = made.exact and sums.exact
+        made.exact = made.exact and is_exact(session)
     return made
 
 
 def _counted(sessions: Sequence[Session]) -> str:
-    exact = sum(session.exact for session in sessions)
+    exact = sum(map(is_exact, sessions))
     if exact == len(sessions):
         return "Tokens are the models' own."
     if not exact:

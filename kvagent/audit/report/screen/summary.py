@@ -17,7 +17,7 @@ from kvagent.audit.session import Gate, Session
 _STYLES: dict[Severity, str] = {"error": "bold red", "warning": "bold yellow", "note": "bold cyan"}
 # Of a screen: rules that are told, as long as all of it has no more lines than these, and notes.
 _RULES, _LINES = 5, 34
-_LEAST = 2
+_LEAST = 3
 _NOTES = 2
 
 
@@ -58,12 +58,14 @@ def counts(findings: Iterable[Finding], layout: Layout) -> Text:
     return layout.text(*parts)
 
 
-def worst(sessions: Sequence[Session], layout: Layout, room: int) -> list[Text]:
+def worst(
+    sessions: Sequence[Session], layout: Layout, room: int, *, folder: str | None = None
+) -> list[Text]:
     """The worst rules, as many as there is room for, and how many there are besides."""
     groups = grouped(sessions)
     lines: list[Text] = []
     for number, group in enumerate(groups):
-        more = told(group, layout, files=len(sessions) > 1)
+        more = told(group, layout, folder=folder)
         full = number >= _LEAST and (number >= _RULES or len(lines) + len(more) >= room)
         if full:
             left = sum(len(each.found) for each in groups[number:])
