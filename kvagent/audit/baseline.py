@@ -60,7 +60,8 @@ class Entry:
 
 def key_of(finding: Finding) -> str:
     """The rule and what it is, without what differs from one recording to the next."""
-    return " ".join(part for part in (finding.rule.code, finding.rule.name, finding.about) if part)
+    parts = finding.rule.code, finding.rule.name, _writable(finding.about)
+    return " ".join(part for part in parts if part)
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,9 +164,15 @@ def _name(file: str, folder: Path) -> str:
     if file == "-":
         return file
     try:
-        return Path(os.path.relpath(Path(file).absolute(), folder)).as_posix()
+        path = Path(os.path.relpath(Path(file).absolute(), folder))
     except ValueError:  # on another drive
-        return Path(file).absolute().as_posix()
+        path = Path(file).absolute()
+    return _writable(path.as_posix())
+
+
+def _writable(text: str) -> str:
+    """A text that JSON can hold: a name may have bytes that are no text."""
+    return text.encode(errors="replace").decode()
 
 
 def _rounded(rate: float | None) -> float | None:

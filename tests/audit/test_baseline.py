@@ -35,6 +35,12 @@ def test_what_is_written(folder: Path) -> None:
     )
 
 
+def test_a_name_that_is_no_text(folder: Path) -> None:
+    sessions = [session(finding(rule("error"), "half \ud83d"), file="bad\udcff.jsonl")]
+    Path("b.json").write_bytes(Baseline.of(sessions, "b.json").written())
+    assert Baseline.read("b.json").entry(sessions[0]) is not None
+
+
 def test_it_does_not_matter_from_where_one_calls(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -70,6 +70,8 @@ class Output:
         self._form = form
         self._on_screen = form == "terminal" and output == STANDARD
         self._baseline = baseline or STANDARD
+        if output == baseline == STANDARD:
+            raise Failure("report and baseline cannot go to the same place: give --output")
         others = list(sources)
         for target in (output, baseline):
             if target is None:

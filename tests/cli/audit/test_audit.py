@@ -20,6 +20,8 @@ from kvagent.audit.formats import BY_NAME
 from kvagent.audit.settings import Settings
 from kvagent.cli import main
 from kvagent.cli.audit import FORMATS
+from kvagent.cli.audit.output import form_of
+from kvagent.cli.failure import Failure
 
 COMMAND = [sys.executable, "-c", "from kvagent.cli import main; main()", "audit"]
 SYSTEM = "You are a careful agent who reads files and answers in short sentences. " * 30
@@ -342,6 +344,7 @@ def test_an_unknown_setting_is_named_with_its_file(folder: Path) -> None:
         (["-o", "."], "it is a folder"),
         (["-o", "clean.jsonl"], "clean.jsonl would replace clean.jsonl: name another file"),
         (["--write-baseline", "./clean.jsonl"], "would replace clean.jsonl"),
+        (["--write-baseline", "-"], "cannot go to the same place: give --output"),
         (["-o", "x.json", "--write-baseline", "x.json"], "would replace x.json"),
     ],
 )
@@ -364,6 +367,29 @@ def test_the_form_follows_the_file_s_name(folder: Path) -> None:
     assert run("clean.jsonl", "-o", "set.txt").exit_code == 0
     assert (folder / "set.txt").read_text() == as_json
     assert not list(folder.glob(".kvagent-*"))
+
+
+def test_a_page_is_nothing_for_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    with pytest.raises(Failure, match=r"add --output report\.html"):
+        form_of("html", "-", "html")
+    assert form_of("html", "report.txt", "html") == "html"
+    assert form_of(None, "-", None) == "terminal"
+
+
+def test_help_imports_nothing_of_the_audit() -> None:
+    code = """
+import json, sys
+from kvagent.cli import main
+try:
+    main(["audit", "--help"])
+except SystemExit:
+    print(json.dumps(sorted(sys.modules)))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    modules = json.loads(done.stdout.splitlines()[-1])
+    assert "kvagent.cli.audit" in modules
+    assert not [name for name in modules if name.startswith("kvagent.audit")]
 
 
 @pytest.mark.parametrize("form", ["json", "html", "md", "sarif", "github", "terminal"])
