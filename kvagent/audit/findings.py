@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from kvagent.audit.rule import Finding, Severity, Sighting, Spot
 
 # Places that are named of one fault, and how many of those show their texts.
 SPOTS = 50
 _TEXTS = 3
+# Characters of a text that is shown by its beginning: whatever a check gives, no more of a prompt
+# gets into a report.
+_BEGINNING = 160
 
 _RANK: dict[Severity, int] = {"error": 0, "warning": 1, "note": 2}
 
@@ -48,7 +51,7 @@ class Findings:
                 fault.behind[seen.spot.behind] += seen.count
             if len(fault.spots) < SPOTS:
                 shown = len(fault.spots) < _TEXTS
-                fault.spots.append(seen.spot if shown else _bare(seen.spot))
+                fault.spots.append(_brief(seen.spot) if shown else _bare(seen.spot))
 
     def all(self) -> list[Finding]:
         """The worst first: by severity, then by tokens, then by code and place."""
@@ -77,6 +80,13 @@ class Findings:
             None if self._kv_bytes is None else self._kv_bytes(fault.tokens),
             _told(first.key),
         )
+
+
+def _brief(spot: Spot) -> Spot:
+    """The place with the beginning of its text."""
+    if len(spot.excerpt) <= _BEGINNING:
+        return spot
+    return replace(spot, excerpt=spot.excerpt[:_BEGINNING])
 
 
 def _bare(spot: Spot) -> Spot:

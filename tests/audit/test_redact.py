@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import io
 import json
 import re
@@ -15,7 +14,6 @@ import orjson
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from rich.console import Console
 
 from kvagent.audit.analyse import audit
 from kvagent.audit.difference import alike
@@ -29,11 +27,10 @@ from kvagent.audit.rules import checks
 from kvagent.audit.session import Failed, Report, Session
 from kvagent.audit.source import source_of
 from kvagent.audit.turns import Analysis
+from tests.audit.report.forms import FORMS, written
 from tests.audit.report.reports import everything, row, session
 
 Count = Callable[[str], int]
-
-FORMS = ("as_json", "github", "html", "markdown", "sarif")
 
 WORDS = (
     "Current time: 2026-11-30 17:05:01",
@@ -303,18 +300,6 @@ def audited(data: bytes) -> Session:
     return audit(known.read(contents), "log.jsonl", known, Analysis(), checks())
 
 
-def written(report: Report, form: str) -> str:
-    """A report in one of its forms."""
-    if form == "terminal":
-        from kvagent.audit.report.terminal import show
-
-        console = Console(file=io.StringIO(), width=200)
-        show(report, console, details=True)
-        return console.file.getvalue()  # type: ignore[attr-defined, no-any-return]
-    text: str = importlib.import_module(f"kvagent.audit.report.{form}").write(report)
-    return text
-
-
 @pytest.fixture(scope="module")
 def leaky() -> Report:
     """The report on a log of secrets."""
@@ -332,7 +317,7 @@ def test_the_log_of_secrets_is_worth_a_look(leaky: Report) -> None:
     assert SECRET in str(as_dict(leaky)), "else there is nothing to hide"
 
 
-@pytest.mark.parametrize("form", [*FORMS, "terminal"])
+@pytest.mark.parametrize("form", FORMS)
 def test_no_secret_is_left_in_any_form(leaky: Report, form: str) -> None:
     made = redacted(leaky, estimated())
     text = written(made, form)

@@ -31,6 +31,9 @@ from kvagent.audit.turns import Parts, Totals, Traced
 VERSION = 1
 """Of the form. It grows when a key goes or changes its meaning; one that is added is no new one."""
 
+# Characters of an error that are told.
+_ERROR = 500
+
 
 def write(report: Report) -> str:
     """The report as JSON text, which ends with a line feed."""
@@ -182,7 +185,7 @@ def _row(row: Row) -> dict[str, Any]:
         "kv_bytes": row.kv_bytes,
         "reported": _reported(row.reported),
         "gap": None if row.gap is None else _gap(row.gap),
-        "error": row.error,
+        "error": None if row.error is None else _begins(row.error),
         "time_s": _finite(row.time_s),
         "breaks": [_break(each) for each in row.breaks],
     }
@@ -273,6 +276,11 @@ def _gate(gate: Gate) -> dict[str, Any]:
 
 def _place(place: Place) -> dict[str, Any]:
     return {"file": place.file, "line": place.line, "path": place.path or None}
+
+
+def _begins(text: str) -> str:
+    """An error as far as it is one: some quote the whole prompt."""
+    return text if len(text) <= _ERROR else f"{text[:_ERROR]}…"
 
 
 def _finite(seconds: float | None) -> float | None:
