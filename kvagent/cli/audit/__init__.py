@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from kvagent.audit.counting import Counting
     from kvagent.audit.session import Report
     from kvagent.audit.settings import Settings
+    from kvagent.cli.audit.output import Output
 
 _NAMED = 3
 
@@ -207,7 +208,7 @@ def audit(
         with Output(form, output, write_baseline, sources) as out:
             counting = _counting(settings, api_key)
             report = _audited(sources, settings, counting, policy)
-            _say_what_was_not_read(report)
+            _say_what_was_not_read(report, out)
             if settings.redact:
                 from kvagent.audit.redact import redacted
 
@@ -267,7 +268,7 @@ def _size(paths: Sequence[str]) -> int | None:
         return None  # a pipe; or opening it will say why
 
 
-def _say_what_was_not_read(report: Report) -> None:
+def _say_what_was_not_read(report: Report, out: Output) -> None:
     """Raises ``Failure`` if that is everything."""
     from kvagent.cli.audit.output import one_line, say
 
@@ -288,5 +289,6 @@ def _say_what_was_not_read(report: Report) -> None:
         raise Failure(one_line(f"there is no transcript here{told and f'; {told}'}"))
     if told:
         say(told)
-    for failed in report.failed:
-        say(failed.why)
+    if not out.is_seen:
+        for failed in report.failed:
+            say(failed.why)

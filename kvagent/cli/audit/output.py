@@ -86,6 +86,11 @@ class Output:
             self._known = None if baseline is None else stack.enter_context(WholeFile(baseline))
             self._stack = stack.pop_all()
 
+    @property
+    def is_seen(self) -> bool:
+        """Whether who calls looks at the report: what it tells need not be told beside it."""
+        return self._on_screen and sys.stdout.isatty()
+
     def write(self, report: Report, *, details: bool) -> None:
         """Write all of it.
 
