@@ -274,3 +274,15 @@ def test_pages_of_recorded_sessions(browser: Browser, page: Path, shared: Path, 
         )
         assert len(drawn) >= 2
         assert all(drawn)
+
+
+def test_what_would_be_wrong_is_noticed(browser: Browser, page: Path) -> None:
+    """The proof that the other tests can fail."""
+    page.write_text("<img src='missing.png'><script>console.error('no'); undefined_name()</script>")
+    browser.open(page)
+    assert any(each.endswith("missing.png") for each in browser.requests)
+    assert any("undefined_name" in each for each in browser.messages)
+    assert any('"no"' in each for each in browser.messages)
+    page.write_text(write(everything()).replace("<main>", "<main onclick='1' style='color:red'>"))
+    browser.open(page)
+    assert any("Content Security Policy" in each for each in browser.messages)

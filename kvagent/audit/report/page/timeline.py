@@ -112,7 +112,7 @@ def _pieces(timeline: Timeline, rows: Sequence[Row], most: int) -> list[_Piece]:
     if rows and rows[-1].parts.head > system:
         pieces.insert(0, _Piece(rows[-1].parts.head - system, "tools", -1, -1, rows[-1].number))
     together = -(-len(pieces) // most)
-    if together == 1:
+    if together <= 1:
         return pieces
     return [_joined(pieces[at : at + together]) for at in range(0, len(pieces), together)]
 
