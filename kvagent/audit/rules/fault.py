@@ -67,6 +67,14 @@ def first_contrast(before: str, after: str) -> tuple[int, Contrast]:
     return at, contrast(before, after, at, at)
 
 
+def lost(turn: Turn) -> int:
+    """Tokens of what was sent before that must be prefilled again, but for what is no more than the
+    error of where messages begin."""
+    if turn.exact and turn.wasted_tokens <= _EDGE:
+        return 0
+    return turn.wasted_tokens
+
+
 def is_unseen(turn: Turn, message: int) -> bool:
     """Whether it is known that the prompt does not show what became of a message.
 
@@ -75,7 +83,7 @@ def is_unseen(turn: Turn, message: int) -> bool:
     """
     if not turn.exact:
         return False
-    return turn.wasted_tokens <= _EDGE or turn.reusable_tokens >= turn.starts[message + 1]
+    return not lost(turn) or turn.reusable_tokens >= turn.starts[message + 1]
 
 
 def is_seen(turn: Turn, message: int) -> bool:

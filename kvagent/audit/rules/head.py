@@ -97,8 +97,8 @@ TOOLS_CHANGED = Rule(
     "The definitions of all tools stand in front of the messages, so each change among them makes "
     "the server prefill the whole history again. Agents do this when they offer other tools in "
     "each mode or step, load tools when they are first wanted, or connect to an MCP server late.",
-    "Offer all tools from the first request on and refuse what is not allowed yet in the tool's "
-    "result; llama.cpp and vLLM also restrict a request's calls with tool_choice.",
+    "Offer all tools from the first request on, and let the result of a call say what is not "
+    "allowed yet.",
     """\
 # the same list in every mode, the mode decides when the tool is called
 def run(call, mode):
@@ -130,8 +130,8 @@ OPTIONS = Rule(
     "are rendered in front of the messages: another value may be another text at the very "
     "beginning of the prompt, or only at its end. Without the model's template that cannot be "
     "seen, and the cost is counted as none; --template and --tokenizer tell. Sampling options, "
-    "response_format and, as the servers come, tool_choice leave the prompt as it is and are not "
-    "looked at.",
+    "response_format and tool_choice are not looked at: as the servers come, the prompt is the "
+    "same with any of them.",
     "Choose these options once for a conversation and leave them.",
     """\
 OPTIONS = {"chat_template_kwargs": {"enable_thinking": False}}

@@ -9,7 +9,7 @@ from kvagent.audit.changes.texts import Texts, joined, parts_of, place_in
 from kvagent.audit.difference import alike, first_field, loaded
 from kvagent.audit.rule import Rule
 from kvagent.audit.rules import head
-from kvagent.audit.rules.fault import Fault, contrast, first_contrast, is_seen, is_unseen
+from kvagent.audit.rules.fault import Fault, contrast, first_contrast, is_seen, is_unseen, lost
 from kvagent.audit.sent import Known, Snapshot
 from kvagent.audit.turns import Turn
 from kvagent.chat import text_of
@@ -87,6 +87,8 @@ class HeadFaults:
 
     def _message(self, turn: Turn, at: int, old: Known, new: Known) -> Iterator[Fault]:
         """What in a system message is another text."""
+        if turn.exact and not lost(turn):
+            return  # a server may leave out what changes: vLLM a billing header
         before, after = loaded(old.raw), loaded(new.raw)
         parts, others = parts_of(before), parts_of(after)
         one, other = joined(parts), joined(others)
@@ -180,7 +182,7 @@ def _options(turn: Turn, old: Snapshot, new: Snapshot) -> Iterator[Fault]:
         for name in (old.options.keys() | new.options.keys()) - _NOT_OF_THE_PROMPT
         if old.options.get(name) != new.options.get(name)
     )
-    if turn.exact and not turn.wasted_tokens:
+    if turn.exact and not lost(turn):
         return  # the prompt does not show them
     for name in names:
         before, after = (

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from kvagent.audit.rule import Sighting
-from kvagent.audit.rules.fault import Fault
+from kvagent.audit.rules.fault import Fault, lost
 from kvagent.audit.rules.head_faults import HeadFaults
 from kvagent.audit.rules.history_faults import HistoryFaults
 from kvagent.audit.rules.windows import Windows
@@ -41,6 +41,6 @@ class Prefix:
 def _with_costs(turn: Turn, faults: list[Fault]) -> Iterator[Sighting]:
     for number, fault in enumerate(faults):
         if number == 0:
-            yield fault.seen(turn, turn.wasted_tokens, "")
+            yield fault.seen(turn, lost(turn), "")
         elif not fault.only_alone:
             yield fault.seen(turn, 0, faults[0].rule.code)
