@@ -29,18 +29,21 @@ _WIRE = frozenset(
     re.findall(
         r"\w+",
         """
-    arguments array attributes body cache_prompt cache_salt call chat_template_kwargs choices
-    content custom data default delta description enum events exclusiveMaximum exclusiveMinimum
-    format frequency_penalty function function_call functions gen_ai generations guided_json
-    history id id_slot image_url input input_messages inputs instructions integer interactions items
-    json_schema kwargs log loglines logprobs lora max_completion_tokens max_tokens maxItems maxLength
-    maximum message messages metadata min_p minItems minLength minimum model n name number object
-    observations oneOf anyOf allOf output output_messages outputs parallel_tool_calls parameters parts
-    pattern payload presence_penalty prompt prompt_cache_key prompts properties query reasoning
-    reasoning_content reasoning_effort request requests required resourceLogs resourceSpans response
-    response_format role runs samples schema scopeLogs scopeSpans seed spans stop store stream
-    stream_options strict string summary system task temperature text thinking title tool
-    tool_call_id tool_calls tool_choice tools top_k top_p trace trajectory type uri url user value
+        allOf answer_generation anyOf arguments array attributes body cache_prompt cache_salt
+        call chat_template_kwargs choices content custom data default delta description enum
+        events exclusiveMaximum exclusiveMinimum format frequency_penalty function function_call
+        functions gen_ai generations guided_json history id id_slot image_url input
+        input_messages inputs instructions instrumentationLibraryLogs
+        instrumentationLibrarySpans integer interactions items json_schema kwargs log loglines
+        logprobs lora max_completion_tokens max_tokens maximum maxItems maxLength message
+        messages metadata min_p minimum minItems minLength model n name number object
+        observations oneOf output output_messages outputs parallel_tool_calls parameters parts
+        pattern payload presence_penalty prompt prompt_cache_key prompts properties query
+        reasoning reasoning_content reasoning_effort request requests required resourceLogs
+        resourceSpans response response_format role runs samples schema scopeLogs scopeSpans
+        seed spans stop store stream stream_options strict string summary system task
+        temperature text thinking title tool tool_call_id tool_calls tool_choice tools top_k
+        top_p trace train_messages traj trajectory type uri url user value
         """,
     )
 )
