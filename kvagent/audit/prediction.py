@@ -46,6 +46,11 @@ class Target:
     settings: Settings = field(default_factory=Settings)
     """What such servers do not say of themselves."""
 
+    @property
+    def room(self) -> int | None:
+        """Tokens that vLLM's cache holds; None: nothing is ever lost."""
+        return None if self.blocks is None else self.blocks * self.block_size
+
     def fresh(self) -> Simulation:
         """Its cache, empty."""
         server = Server(self.kind, window=self.window, block_size=self.block_size, slots=self.slots)
@@ -173,11 +178,12 @@ class HashedPrediction:
     """vLLM's cache over a trace that has no text but a hash for each block.
 
     Args:
-        blocks: how many the cache has; None: nothing is ever lost.
+        room: how many tokens the cache holds, in blocks of the trace's own size; None: nothing is
+            ever lost.
     """
 
-    def __init__(self, blocks: int | None = None) -> None:
-        self._blocks = blocks
+    def __init__(self, room: int | None = None) -> None:
+        self._room = room
         self._caches: dict[int, BlockCache] = {}
 
     def expect(self, request: Hashed) -> Hit | None:
@@ -186,7 +192,8 @@ class HashedPrediction:
             return None
         cache = self._caches.get(request.block_size)
         if cache is None:
-            cache = BlockCache(request.block_size, self._blocks, exact=False)
+            blocks = None if self._room is None else max(1, self._room // request.block_size)
+            cache = BlockCache(request.block_size, blocks, exact=False)
             self._caches[request.block_size] = cache
         running = cache.begin_hashed(request.blocks, request.prompt_tokens)
         running.finish()

@@ -182,7 +182,7 @@ class Analysis:
         self.kv_bytes = kv_bytes
         self._conversations = Conversations()
         self._prediction = Prediction(self.target)
-        self._hashed = HashedPrediction(self.target.blocks)
+        self._hashed = HashedPrediction(self.target.room)
         self._last: Recent[int, _Last] = Recent(_ROOM)
         self._reporting = Reporting(self.target)
 

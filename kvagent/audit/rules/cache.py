@@ -144,10 +144,9 @@ class Cache:
                 # A slot gives nothing to another one: so it is made. Only what this conversation
                 # was sent just before should still be in its own.
                 return
-            if rule is CAPACITY and target.blocks is not None:
-                room = target.blocks * target.block_size
+            if rule is CAPACITY and target.room is not None:
                 said = (
-                    f"A cache of {room:,} tokens is too small for the conversations that take "
+                    f"A cache of {target.room:,} tokens is too small for the conversations that take "
                     "turns on it."
                 )
         else:

@@ -97,12 +97,12 @@ def test_a_request_that_does_not_read_the_cache() -> None:
 
 
 def test_a_trace_without_texts() -> None:
-    """Two prompts of ten blocks that take turns: eleven blocks are too few for both."""
+    """Two prompts of ten blocks that take turns: room for eleven is too little for both."""
     log = [
         Hashed(Place("trace.jsonl", n), range(100 * (n % 2), 100 * (n % 2) + 10), 512, 5_120)
         for n in range(6)
     ]
-    found = finding(log, "KVA402", blocks(11))
+    found = finding(log, "KVA402", blocks(11 * 32))
     assert found.count == 4
     assert found.spots[0].place.line == 2
-    assert not findings(log, "KVA402", blocks(30))
+    assert not findings(log, "KVA402", blocks(30 * 32))
