@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from operator import is_
 from typing import Any
 
@@ -26,6 +27,9 @@ _ROOM = 8 << 20
 
 # The last messages of a request, of which one may have ended the request before.
 _NEW = 32
+
+# The name of a tool with a longer definition is not remembered.
+_LONG = 20_000
 
 # So long a reply or result is not written twice by chance.
 _UNIQUE_CHARS = 16
@@ -185,6 +189,15 @@ def raw_of(value: Any) -> bytes:
 
 def tool_name(raw: bytes) -> bytes:
     """What a tool is, whatever the order of its keys."""
+    return _tool_name(raw) if len(raw) < _LONG else _named(raw)
+
+
+@lru_cache(maxsize=512)
+def _tool_name(raw: bytes) -> bytes:
+    return _named(raw)
+
+
+def _named(raw: bytes) -> bytes:
     try:
         return meaning_of_tool(orjson.loads(raw))
     except (ValueError, TypeError, RecursionError):

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from kvagent.audit.changes.messages import Change, changes
+from kvagent.audit.changes.messages import Change, What, changes
 from kvagent.audit.changes.moved import is_part_moved, is_whole_moved
 from kvagent.audit.changes.texts import Texts, joined, parts_of, place_in
 from kvagent.audit.difference import first_field, loaded
@@ -19,6 +20,9 @@ from kvagent.chat import text_of
 
 # Faults of one rule that are told of one turn; the last one counts for those that are not.
 _TOLD = 3
+
+# Changes of one kind that are looked at in one turn.
+_LOOKED = 12
 
 # A result of so many characters that got so many times shorter was cleared.
 _LONG = 200
@@ -36,28 +40,30 @@ class HistoryFaults:
         old, new = turn.placed.before, turn.placed.snapshot
         if old is None or turn.placed.common == len(old.messages) or turn.kind == "branched":
             return []
-        if turn.kind == "compacted":
+        if turn.kind == "compacted" or turn.request.departs == "compaction":
             return [_compacted(turn, old, new)]
         if turn.request.departs == "branch":
             return []
         if all(one is other for one, other in zip(old.body, new.body, strict=False)):
             return []
-        found = changes(old.body, new.body)
-        return _few(self._all(turn, old, new, found))
-
-    def _all(
-        self, turn: Turn, old: Snapshot, new: Snapshot, found: Sequence[Change]
-    ) -> Iterator[Fault]:
-        for change in found:
-            at = new.head + change.new.start
-            if change.what == "written":
-                yield from written(turn, at, old.body[change.old.start], new.messages[at])
-            elif change.what == "edited":
-                yield self._edited(turn, at, old, change.old.start)
-            elif change.what == "inserted":
-                yield _inserted(turn, at, len(change.new))
+        few = _Few()
+        for change in changes(old.body, new.body):
+            if few.looked_at[change.what] < _LOOKED:
+                few.add(change.what, self._of(turn, old, new, change))
             else:
-                yield _removed(turn, at, old, change)
+                few.more(change)
+        return few.told
+
+    def _of(self, turn: Turn, old: Snapshot, new: Snapshot, change: Change) -> Iterator[Fault]:
+        at = new.head + change.new.start
+        if change.what == "written":
+            yield from written(turn, at, old.body[change.old.start], new.messages[at])
+        elif change.what == "edited":
+            yield self._edited(turn, at, old, change.old.start)
+        elif change.what == "inserted":
+            yield _inserted(turn, at, len(change.new))
+        else:
+            yield _removed(turn, at, old, change)
 
     def _edited(self, turn: Turn, at: int, old: Snapshot, place: int) -> Fault:
         """Another text in an old message."""
@@ -93,8 +99,8 @@ class HistoryFaults:
         if found and {change.what for change in found} == {"clock"}:
             said = f"A clock in {called(now.role)} in the history changes."
             return replace(fault, key=("clock", now.role), said=said)
-        if _is_shortened(was, now, one, other):
-            if _is_newest(old.body, place):
+        if turn.request.departs == "clearing" or _is_shortened(was, now, one, other):
+            if turn.request.departs != "clearing" and _is_newest(old.body, place):
                 return replace(
                     fault,
                     key="newest",
@@ -110,19 +116,35 @@ class HistoryFaults:
         return fault
 
 
-def _few(found: Iterator[Fault]) -> list[Fault]:
-    """Of many with one rule and key the first ones, and the rest as a count."""
-    told: list[Fault] = []
-    places: dict[object, list[int]] = {}
-    for fault in found:
-        mine = places.setdefault((fault.rule.code, fault.key), [])
-        if len(mine) < _TOLD:
-            mine.append(len(told))
-            told.append(fault)
-        else:
-            last = told[mine[-1]]
-            told[mine[-1]] = replace(last, count=last.count + fault.count)
-    return told
+class _Few:
+    """Of many faults with one rule and key the first ones, and the rest as a count."""
+
+    def __init__(self) -> None:
+        self.told: list[Fault] = []
+        self.looked_at: Counter[What] = Counter()
+        self._places: dict[object, list[int]] = {}
+        self._last: dict[What, int] = {}
+
+    def add(self, what: What, faults: Iterable[Fault]) -> None:
+        """What was found in one change."""
+        self.looked_at[what] += 1
+        for fault in faults:
+            mine = self._places.setdefault((fault.rule.code, fault.key), [])
+            if len(mine) < _TOLD:
+                mine.append(len(self.told))
+                self.told.append(fault)
+            else:
+                self._count(mine[-1], fault.count)
+            self._last[what] = mine[-1]
+
+    def more(self, change: Change) -> None:
+        """A change that is not looked at: it is taken for what the last one of its kind was."""
+        if change.what in self._last:
+            self._count(self._last[change.what], max(len(change.old), len(change.new)))
+
+    def _count(self, place: int, count: int) -> None:
+        fault = self.told[place]
+        self.told[place] = replace(fault, count=fault.count + count)
 
 
 def _inserted(turn: Turn, at: int, count: int) -> Fault:

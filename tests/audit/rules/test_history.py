@@ -254,3 +254,32 @@ def test_a_compaction_is_a_note() -> None:
     assert [(each.rule.code, each.rule.severity) for each in seen] == [("KVA210", "note")]
     assert seen[0].spot.message == 1
     assert seen[0].spot.tokens > 0
+
+
+def test_of_many_changes_in_one_turn_the_first_are_told() -> None:
+    def written(spaced: bool) -> list[Message]:
+        text = '{"path": "a", "deep": 1}' if spaced else '{"deep": 1, "path": "a"}'
+        return [
+            *OLD[:2],
+            *[
+                each
+                for at in range(60)
+                for each in (
+                    call("read", f"c{at}", text),
+                    result(f"{at}: a line of text", f"c{at}"),
+                )
+            ],
+        ]
+
+    (found,) = findings(of_prompts(written(True), [*written(False), user("go on")], tools=TOOLS))
+    assert (found.rule.code, found.count) == ("KVA201", 60)
+    assert [spot.message for spot in found.spots] == [2, 4, 6]
+
+
+def test_what_a_transcript_tells_of_itself() -> None:
+    """Results that it says were cleared, however short they were."""
+    old = [*OLD[:6], reply("It is warm in Bonn, and there is no wind."), user("go on")]
+    new = [*cleared(old, (3,)), *NEW[-2:]]
+    (seen,) = sightings([request(old, 1), request(new, 2, departs="clearing")])
+    assert (seen.rule.code, seen.spot.message) == ("KVA210", 3)
+    assert sightings([request(old, 1), request(new, 2, departs="branch")]) == []
