@@ -56,7 +56,7 @@ class Seen:
 def notes(session: Session, seen: Seen) -> list[str]:
     """What the session's figures leave out, a sentence or two each; the weightiest first."""
     if session.traced:
-        told = [_traced(session)]
+        told = [_traced(session), *_refused(_unfit(session))]
     else:
         told = [*_heads(session, seen), *_tokens(session, seen), *_requests(session, seen)]
         told += _cache(session, seen)
@@ -119,11 +119,7 @@ def _requests(session: Session, seen: Seen) -> Iterable[str]:
 
 
 def _cache(session: Session, seen: Seen) -> Iterable[str]:
-    if seen.refused:
-        yield (
-            f"{counted(seen.refused, 'prompt')} {_do(seen.refused)} not fit the window of the "
-            f"chosen server and {_are(seen.refused)} left out of its hit rate."
-        )
+    yield from _refused(seen.refused)
     if session.conversations > 1:
         yield (
             "The prediction takes the requests one after the other, as if each had been answered "
@@ -136,12 +132,20 @@ def _cache(session: Session, seen: Seen) -> Iterable[str]:
         )
 
 
+def _refused(count: int) -> Iterable[str]:
+    if count:
+        yield (
+            f"{counted(count, 'prompt')} {'does' if count == 1 else 'do'} not fit the window or the "
+            f"cache of the chosen server and {_are(count)} left out of its hit rate."
+        )
+
+
+def _unfit(session: Session) -> int:
+    return sum(each.predicted_tokens is None and each.prompt_tokens > 0 for each in session.traced)
+
+
 def _are(count: int) -> str:
     return "is" if count == 1 else "are"
-
-
-def _do(count: int) -> str:
-    return "does" if count == 1 else "do"
 
 
 def _has_others(message: Mapping[str, Any]) -> bool:

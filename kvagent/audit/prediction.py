@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import repeat
 from typing import Any, Literal
 
 from kvagent.audit.prompts import Ids
@@ -19,7 +18,7 @@ from kvagent.backends import Server, Wish, hint_fields
 from kvagent.backends.simulation import Settings, Simulation, simulation
 from kvagent.backends.values import Condition
 from kvagent.prefixcache import BlockCache, Hit
-from kvagent.prefixcache.computed import Computed, hash_pair
+from kvagent.prefixcache.computed import Computed, behind, chained, packed
 from kvagent.prefixcache.hit import Loss
 from kvagent.prefixcache.seen import common_prefix
 
@@ -154,14 +153,12 @@ class _Endless:
         else:
             hashes = list(last.hashes[: common // size])
         same = len(hashes)
-        link = hashes[-1] if hashes else root
-        for block in zip(*repeat(iter(ids[same * size :]), size), strict=False):
-            link = hash_pair(link, block)
-            hashes.append(link)
+        data = packed(ids)
+        hashes += chained(behind(data, same * size), size, hashes[-1] if hashes else root)
         # What was sent last may have been forgotten since.
-        shared = max(common, self._known.shared(ids, hashes, root, same))
+        shared = max(common, self._known.shared(data, hashes, root, same))
         blocks = shared // size
-        self._known.add(ids[blocks * size :], hashes, root, blocks)
+        self._known.add(behind(data, blocks * size), hashes, root, blocks)
         cached = min(shared, length - 1) // size * size
         loss: Loss = ""
         if cached < shared:
@@ -192,7 +189,8 @@ class HashedPrediction:
             return None
         cache = self._caches.get(request.block_size)
         if cache is None:
-            blocks = None if self._room is None else max(1, self._room // request.block_size)
+            # One block is never used.
+            blocks = None if self._room is None else max(2, self._room // request.block_size)
             cache = BlockCache(request.block_size, blocks, exact=False)
             self._caches[request.block_size] = cache
         running = cache.begin_hashed(request.blocks, request.prompt_tokens)

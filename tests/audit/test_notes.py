@@ -101,6 +101,10 @@ def test_a_trace() -> None:
     told = said([Hashed(Place("t.jsonl", 1), [1, 2], 512, 1_024)])
     assert "512-token blocks" in told
     assert "estimates" not in told
+    assert "not fit" not in told
+    assert "1 prompt does not fit" in said(
+        [Hashed(Place("t.jsonl", 1), [1, 2], 512, 1_024)], Analysis(target=Target(blocks=33))
+    )
 
 
 def test_an_empty_transcript() -> None:

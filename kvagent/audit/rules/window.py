@@ -6,10 +6,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from statistics import median
 
+from kvagent.audit.prediction import Target
 from kvagent.audit.recent import Recent
 from kvagent.audit.rule import Rule, Sighting, Spot
 from kvagent.audit.rules.places import counted, spot_of
-from kvagent.audit.turns import Turn
+from kvagent.audit.turns import Traced, Turn
 from kvagent.backends import overflow_of
 
 # Conversations that are followed, and over how many of their last turns growth is taken.
@@ -73,10 +74,11 @@ TOO_LONG = Rule(
     "prompt-too-long",
     "error",
     "",
-    "The prompt does not fit the window of the chosen server.",
+    "The prompt does not fit the window, or the cache, of the chosen server.",
     "The log was made with a larger window, or its server cut the prompt without a word. On the "
-    "chosen server the request is refused, and the run ends there.",
-    "Serve the model with a larger window, or make the prompts shorter before that.",
+    "chosen server the request is refused, and the run ends there. The cache must hold the longest "
+    "prompt, too: vLLM does not start with a window that is larger than its cache.",
+    "Serve the model with a larger window and cache, or make the prompts shorter before that.",
     _WRAPPED,
 )
 
@@ -101,6 +103,7 @@ class Window:
         self._grown: Recent[int, _Grown] = Recent(_ROOM)
         self._refused: Recent[int, int] = Recent(_ROOM)
         self._limit: int | None = None
+        self._traced = 0
 
     def turn(self, turn: Turn) -> Iterable[Sighting]:
         """Whether it was refused, or would be."""
@@ -121,10 +124,17 @@ class Window:
             self._refused.put(branch, size)
             return
         self._refused.put(branch, 0)
-        limit = turn.target.window
-        if limit is not None and turn.predicted_tokens is None:
-            said = f"These prompts do not fit a window of {limit:,} tokens."
+        if turn.predicted_tokens is None and turn.prompt_tokens:
             spot = spot_of(turn, excerpt=f"{turn.prompt_tokens:,} tokens")
+            yield Sighting(TOO_LONG, None, spot, _does_not_fit(turn.target), everywhere=True)
+
+    def traced(self, traced: Traced) -> Iterable[Sighting]:
+        """The same for a trace without texts."""
+        self._traced += 1
+        if traced.predicted_tokens is None and traced.prompt_tokens > 0:
+            shown = f"{traced.prompt_tokens:,} tokens"
+            spot = Spot(traced.request.place, 0, self._traced, excerpt=shown)
+            said = "These prompts are longer than the window or the cache of the chosen server."
             yield Sighting(TOO_LONG, None, spot, said, everywhere=True)
 
     def end(self) -> Iterable[Sighting]:
@@ -163,6 +173,13 @@ class Window:
         held.turns += 1
         if turn.growth is not None and turn.growth > 0:
             held.growths = [*held.growths[1 - _TURNS :], turn.growth]
+
+
+def _does_not_fit(target: Target) -> str:
+    if target.window is not None:
+        return f"These prompts do not fit a window of {target.window:,} tokens."
+    room = "" if target.room is None else f" of {target.room:,} tokens"
+    return f"These prompts do not fit a cache{room}."
 
 
 def _turns_left(grown: _Grown, window: int) -> int | None:

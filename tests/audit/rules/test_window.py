@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from kvagent.audit.prediction import Target
-from kvagent.audit.transcript import Request
+from kvagent.audit.transcript import Hashed, Place, Request
 from kvagent.audit.turns import Analysis
 from tests.audit.logs import SYSTEM, Message, call, request, result, user
 from tests.audit.rules.audited import finding, findings
@@ -106,3 +106,18 @@ def test_a_retry_that_helps_is_none() -> None:
     assert not findings([*first, last, again], "KVA507")
     other = log(5, [None] * 4 + ["Connection error."])
     assert not findings([*other, other[-1]], "KVA507")
+
+
+def test_prompts_that_do_not_fit_the_cache() -> None:
+    small = Analysis(target=Target(blocks=100))
+    found = finding(log(20), "KVA508", small)
+    assert "a cache of 1,600 tokens" in found.said
+    assert not findings(log(20), "KVA508", Analysis(target=Target(blocks=1_000)))
+
+
+def test_a_trace_with_prompts_that_do_not_fit() -> None:
+    trace = [Hashed(Place("t.jsonl", n), range(n), 512, n * 512) for n in range(1, 9)]
+    found = finding(trace, "KVA508", Analysis(target=Target(blocks=4 * 32)))
+    assert found.spots[0].turn in (4, 5)
+    assert found.count == 9 - found.spots[0].turn
+    assert not findings(trace, "KVA508")
