@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -11,6 +10,9 @@ from kvagent.audit.prediction import Target
 from kvagent.audit.prompts import Estimated, Prompts
 from kvagent.audit.settings import Settings, SettingsError
 from kvagent.audit.turns import Analysis
+from kvagent.backends.simulation import Settings as Layers
+from kvagent.kvmemory.geometry import Geometry
+from kvagent.model_geometry import ModelError, read_model
 from kvagent.policy import KV
 from kvagent.weight import kv_bytes
 
@@ -67,6 +69,7 @@ def target_of(settings: Settings, kind: str, known: Target | None = None) -> Tar
     """
     kind = settings.server or kind
     base = known if known is not None and known.kind == kind else Target()
+    layers = base.settings if (model := _model(settings)) is None else Layers(geometry=model)
     if kind == "llama.cpp":
         for name in ("block_size", "blocks", "capacity"):
             if getattr(settings, name) is not None:
@@ -78,17 +81,20 @@ def target_of(settings: Settings, kind: str, known: Target | None = None) -> Tar
             "llama.cpp",
             slots=settings.slots or base.slots,
             window=settings.window or base.window,
-            settings=base.settings,
+            settings=layers,
         )
     if settings.slots is not None:
         raise SettingsError("--slots are llama.cpp's: add --server llama.cpp")
     size = settings.block_size or base.block_size
+    window = settings.window or base.window
+    # Where all layers see everything, vLLM's cache does not depend on them.
+    forgets = model is not None and model.windows and window is not None
     return Target(
         "vllm",
         block_size=size,
         blocks=_blocks(settings, size) or base.blocks,
-        window=settings.window or base.window,
-        settings=base.settings,
+        window=window,
+        settings=layers if forgets else base.settings,
     )
 
 
@@ -108,18 +114,28 @@ def weighed(settings: Settings) -> Callable[[int], int] | None:
     Raises:
         SettingsError: the model or the data type is not known.
     """
-    if settings.kv_model is not None:
-        try:
-            return kv_bytes(KV(model=settings.kv_model, dtype=settings.kv_dtype, tp=settings.tp))
-        except ValueError as error:
-            raise SettingsError(f"--kv-model {settings.kv_model}: {error}") from error
-    path = settings.tokenizer
-    if path is None or is_url(path):
+    if settings.kv_model is None and _model(settings) is None:
         return None
-    folder = Path(path).parent if Path(path).suffix == ".json" else Path(path)
-    with suppress(ValueError, OSError):  # a tokenizer need not say what the model's layers are
-        return kv_bytes(KV(model=str(folder), dtype=settings.kv_dtype, tp=settings.tp))
-    return None
+    try:
+        return kv_bytes(KV(model=_path(settings), dtype=settings.kv_dtype, tp=settings.tp))
+    except ValueError as error:
+        option = "--kv-dtype" if _model(settings) is not None else "--kv-model"
+        raise SettingsError(f"{option}: {error}") from error
+
+
+def _model(settings: Settings) -> Geometry | None:
+    """The layers of the model that was named or has the tokenizer; None where nobody says them."""
+    try:
+        return read_model(_path(settings)).geometry
+    except ModelError:  # a tokenizer need not say them, and a name that is none is told later
+        return None
+
+
+def _path(settings: Settings) -> str:
+    if settings.kv_model is not None:
+        return settings.kv_model
+    path = settings.tokenizer or ""
+    return str(Path(path).parent) if Path(path).name == "tokenizer.json" else path
 
 
 def _exact(settings: Settings, target: Target) -> Callable[[], Prompts]:

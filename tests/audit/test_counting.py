@@ -77,8 +77,24 @@ def test_bytes_by_a_name() -> None:
 
 
 def test_a_model_that_nobody_knows() -> None:
-    assert refused(kv_model="lama-3").startswith("--kv-model lama-3: ")
-    assert refused(kv_model="Llama-3.1-8B", kv_dtype="f15").startswith("--kv-model Llama-3.1-8B: ")
+    assert refused(kv_model="lama-3").startswith("--kv-model: ")
+    assert "lama-3" in refused(kv_model="lama-3")
+    assert refused(kv_model="Llama-3.1-8B", kv_dtype="f15").startswith("--kv-dtype: ")
+
+
+def test_layers_that_forget_are_predicted_as_such() -> None:
+    """llama.cpp's host cache depends on what a prompt weighs, vLLM's cache on sliding windows alone."""
+    for settings, knows in (
+        ({"kv_model": "gemma-3-4b", "server": "llama.cpp"}, True),
+        ({"kv_model": "Llama-3.1-8B", "server": "llama.cpp"}, True),
+        ({"kv_model": "gemma-3-4b", "window": 8192}, True),
+        ({"kv_model": "gemma-3-4b"}, False),
+        ({"kv_model": "Llama-3.1-8B", "window": 8192}, False),
+        ({"server": "llama.cpp"}, False),
+    ):
+        target = counting_of(Settings().merged(**settings)).target
+        assert (target.settings.geometry is not None) == knows
+        target.fresh()
 
 
 # -- the tokenizer
@@ -127,6 +143,7 @@ def test_its_layers_weigh_the_kv_cache(folder: Path) -> None:
     counting = counting_of(Settings(tokenizer="model"))
     assert counting.kv_bytes is not None
     assert counting.kv_bytes(10) == 10 * 2 * 2 * 2 * 16 * 2
+    assert refused(tokenizer="model", kv_dtype="f15").startswith("--kv-dtype: ")
 
 
 def test_another_template(folder: Path) -> None:

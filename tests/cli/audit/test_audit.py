@@ -339,7 +339,7 @@ def test_an_unknown_setting_is_named_with_its_file(folder: Path) -> None:
         (["--template", "x"], "--template renders for --tokenizer"),
         (["--policy", "none.toml"], "cannot read the policy none.toml"),
         (["--config", "none.toml"], "cannot read none.toml"),
-        (["--kv-model", "nobody"], "--kv-model nobody: "),
+        (["--kv-model", "nobody"], "--kv-model: "),
         (["-o", "nowhere/report.json"], "there is no folder"),
         (["-o", "."], "it is a folder"),
         (["-o", "clean.jsonl"], "clean.jsonl would replace clean.jsonl: name another file"),
