@@ -176,6 +176,11 @@ class Auditor:
                 f"nothing in {log.name} can be read as {known.title} ({known.name}): "
                 f"{fault.place} {fault.why}."
             )
+        if len(log.files) > 1:
+            session.notes.append(
+                f"{len(log.files):,} files with one request each are read as one log, in the order "
+                "of their times or else of their names."
+            )
         if what_if is not None and session.rows:
             session.what_if = what_if.result(session)
         return session

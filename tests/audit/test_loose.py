@@ -52,6 +52,7 @@ def test_they_are_one_log_in_the_order_of_their_numbers(folder: Path) -> None:
     assert (session.requests, session.conversations) == (11, 1)
     assert [row.place.file for row in session.rows] == [f"logs/call-{n}.json" for n in range(1, 12)]
     assert [row.kind for row in session.rows] == ["first", *["grown"] * 10]
+    assert any(note.startswith("11 files with one request each") for note in session.notes)
 
 
 def test_it_does_not_matter_how_they_are_named(folder: Path) -> None:
