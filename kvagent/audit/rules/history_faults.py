@@ -52,7 +52,7 @@ class HistoryFaults:
                 few.add(change.what, self._of(turn, old, new, change))
             else:
                 few.more(change)
-        return few.told
+        return few.told()
 
     def _of(self, turn: Turn, old: Snapshot, new: Snapshot, change: Change) -> Iterator[Fault]:
         at = new.head + change.new.start
@@ -120,8 +120,9 @@ class _Few:
     """Of many faults with one rule and key the first ones, and the rest as a count."""
 
     def __init__(self) -> None:
-        self.told: list[Fault] = []
         self.looked_at: Counter[What] = Counter()
+        self._told: list[Fault] = []
+        self._untold: Counter[int] = Counter()
         self._places: dict[object, list[int]] = {}
         self._last: dict[What, int] = {}
 
@@ -131,20 +132,23 @@ class _Few:
         for fault in faults:
             mine = self._places.setdefault((fault.rule.code, fault.key), [])
             if len(mine) < _TOLD:
-                mine.append(len(self.told))
-                self.told.append(fault)
+                mine.append(len(self._told))
+                self._told.append(fault)
             else:
-                self._count(mine[-1], fault.count)
+                self._untold[mine[-1]] += fault.count
             self._last[what] = mine[-1]
 
     def more(self, change: Change) -> None:
         """A change that is not looked at: it is taken for what the last one of its kind was."""
         if change.what in self._last:
-            self._count(self._last[change.what], max(len(change.old), len(change.new)))
+            self._untold[self._last[change.what]] += max(len(change.old), len(change.new))
 
-    def _count(self, place: int, count: int) -> None:
-        fault = self.told[place]
-        self.told[place] = replace(fault, count=fault.count + count)
+    def told(self) -> list[Fault]:
+        """Those that are told."""
+        return [
+            replace(fault, count=fault.count + self._untold[at]) if at in self._untold else fault
+            for at, fault in enumerate(self._told)
+        ]
 
 
 def _inserted(turn: Turn, at: int, count: int) -> Fault:

@@ -257,7 +257,7 @@ def test_a_compaction_is_a_note() -> None:
 
 
 def test_of_many_changes_in_one_turn_the_first_are_told() -> None:
-    def written(spaced: bool) -> list[Message]:
+    def written(spaced: str) -> list[Message]:
         text = '{"path": "a", "deep": 1}' if spaced else '{"deep": 1, "path": "a"}'
         return [
             *OLD[:2],
@@ -271,7 +271,7 @@ def test_of_many_changes_in_one_turn_the_first_are_told() -> None:
             ],
         ]
 
-    (found,) = findings(of_prompts(written(True), [*written(False), user("go on")], tools=TOOLS))
+    (found,) = findings(of_prompts(written(" "), [*written(""), user("go on")], tools=TOOLS))
     assert (found.rule.code, found.count) == ("KVA201", 60)
     assert [spot.message for spot in found.spots] == [2, 4, 6]
 
