@@ -17,6 +17,7 @@ import orjson
 
 from kvagent.audit.gates import gates_of
 from kvagent.audit.report.lines import cost, differing, one_line, place
+from kvagent.audit.report.page.shown import is_exact
 from kvagent.audit.rule import Finding
 from kvagent.audit.run import audit_files
 from kvagent.audit.session import Report, Session
@@ -149,7 +150,7 @@ def _lines(session: Session, finding: Finding) -> Iterator[str]:
             yield f"          {' ' * texts.at}^"
     elif spot.excerpt:
         yield f"  text: {one_line(spot.excerpt)}"
-    yield f"  {cost(finding, exact=session.exact)}"
+    yield f"  {cost(finding, exact=is_exact(session))}"
     yield f"  Fix: {one_line(finding.fix)}"
     for line in finding.example.splitlines():
         yield f"    {line}"

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from kvagent.audit.report.lines import cost, differing, one_line, place
 from kvagent.audit.report.page.figures import several
+from kvagent.audit.report.page.shown import is_exact
 from kvagent.audit.report.page.visible import visible
 from kvagent.audit.rule import Finding, Severity
 from kvagent.audit.session import Report, Session
@@ -66,7 +67,7 @@ def _annotations(report: Report) -> Iterator[_Annotation]:
 def _annotation(session: Session, finding: Finding) -> _Annotation:
     rule, spot = finding.rule, finding.spots[0]
     lines = [
-        f"{finding.said} {cost(finding, exact=session.exact)}",
+        f"{finding.said} {cost(finding, exact=is_exact(session))}",
         f"At {place(spot, many=session.conversations > 1)}.",
     ]
     if spot.contrast is not None:

@@ -7,11 +7,11 @@ differs, what to do. No text of a prompt can leave its block, call anybody or be
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from kvagent.audit.report.lines import cost, differing, one_line, place
 from kvagent.audit.report.page.figures import count, several, share, size
+from kvagent.audit.report.page.shown import is_exact, severities, together
 from kvagent.audit.report.page.visible import visible
 from kvagent.audit.report.page.words import server
 from kvagent.audit.rule import Contrast, Finding, Severity
@@ -23,7 +23,6 @@ LONGEST = 65_000
 # Of this much the last lines are sure, and the table has no more.
 _RESERVED, _TABLE = 1_000, 20_000
 
-_SEVERITIES: tuple[Severity, ...] = ("error", "warning", "note")
 _UNREADABLE = 5
 _MARKS = re.compile(r"[\\`*_{}\[\]<>|~&$!]")
 # What makes a heading or a list of a line that begins with it.
@@ -60,7 +59,7 @@ def _blocks(report: Report) -> Iterator[str]:
         yield "\n".join(f"- **Not read**: {_text(each.why)}" for each in report.failed)
     sessions = report.worst_first
     if sessions:
-        yield _table(sessions)
+        yield _table(report)
     if report.redacted:
         yield "*Texts are replaced by stand-ins of as many tokens.*"
     told: set[str] = set()
@@ -69,72 +68,52 @@ def _blocks(report: Report) -> Iterator[str]:
             yield from _session(session, told)
 
 
-def _table(sessions: Sequence[Session]) -> str:
+def _table(report: Report) -> str:
     lines = [
         "| Session | Requests | Prompt tokens | Hit rate | Reported | Wasted | Findings |",
         "| --- | ---: | ---: | ---: | ---: | ---: | --- |",
     ]
+    sessions = report.worst_first
     room = _TABLE
     for number, session in enumerate(sessions):
-        line = _row(_code(session.file), session.totals, session.findings)
+        found = severities(session.findings)
+        line = _row(_code(session.file), session.totals, found, is_exact(session))
         room -= len(line)
         if room < 0:
             lines.append(f"| *and {len(sessions) - number:,} more* | | | | | | |")
             break
         lines.append(line)
     if len(sessions) > 1:
-        findings = [each for session in sessions for each in session.findings]
-        lines.append(_row("**All**", _together([each.totals for each in sessions]), findings))
+        every = together(report)
+        lines.append(_row("**All**", every.totals, every.findings, every.exact))
     return "\n".join(lines)
 
 
-def _row(name: str, sums: Totals, findings: Sequence[Finding]) -> str:
-    return f"| {name} | {' | '.join(_figures(sums))} | {_found(findings)} |"
-
-
-def _figures(sums: Totals) -> list[str]:
-    return [
+def _row(name: str, sums: Totals, found: Sequence[tuple[Severity, int]], exact: bool) -> str:
+    figures = [
         f"{sums.requests:,}",
-        count(sums.prompt_tokens, sums.exact),
-        share(sums.hit_rate, sums.exact),
+        count(sums.prompt_tokens, exact),
+        share(sums.hit_rate, exact),
         share(sums.reported_hit_rate),
-        count(sums.wasted_tokens, sums.exact),
+        count(sums.wasted_tokens, exact),
+        ", ".join(several(number, severity) for severity, number in found) or "none",
     ]
-
-
-def _together(several_sums: Sequence[Totals]) -> Totals:
-    made = Totals()
-    for sums in several_sums:
-        made.requests += sums.requests
-        made.prompt_tokens += sums.prompt_tokens
-        made.predicted_tokens += sums.predicted_tokens
-        made.wasted_tokens += sums.wasted_tokens
-        made.reported_prompt_tokens += sums.reported_prompt_tokens
-        made.reported_cached_tokens += sums.reported_cached_tokens
-        made.exact = made.exact and sums.exact
-    return made
-
-
-def _found(findings: Sequence[Finding]) -> str:
-    counts = Counter(finding.rule.severity for finding in findings)
-    told = [several(counts[each], each) for each in _SEVERITIES if counts[each]]
-    return ", ".join(told) or "none"
+    return f"| {name} | {' | '.join(figures)} |"
 
 
 def _session(session: Session, told_fixes: set[str]) -> Iterator[str]:
     title = session.format_title
-    about = [_text(title[:1].upper() + title[1:]), several(session.conversations, "conversation")]
+    about = [_text(title[:1].upper() + title[1:])]
+    tokens, block_size = f"estimates ({_text(session.counter)})", None
     if session.traced:
-        about.pop()
         block_size = session.traced[0].request.block_size
+        tokens = "the trace's own"
     else:
-        block_size = None
+        about.append(several(session.conversations, "conversation"))
+        if session.exact:
+            tokens = f"the model's own ({_text(session.counter)})"
     about.append(f"for {server(session.target, block_size)}")
-    tokens = "the model's own" if session.exact else "estimates"
-    yield (
-        f"### {_code(session.file)}\n\n{', '.join(about)}. Tokens are {tokens} "
-        f"({_text(session.counter)})."
-    )
+    yield f"### {_code(session.file)}\n\n{', '.join(about)}. Tokens are {tokens}."
     if session.what_if is not None:
         yield _what_if(session.what_if)
     for finding in session.findings:
@@ -198,7 +177,7 @@ def _finding(session: Session, finding: Finding, told_fixes: set[str]) -> str:
         at = f"{spot.place.path}, "
     parts = [
         f"#### {rule.code} {rule.name} ({rule.severity})",
-        f"{_text(finding.said)} {cost(finding, exact=session.exact)}",
+        f"{_text(finding.said)} {cost(finding, exact=is_exact(session))}",
         f"At {_text(at + place(spot, many=many))}",
     ]
     if spot.contrast is not None:

@@ -16,6 +16,7 @@ from typing import Any
 from urllib.parse import quote
 
 from kvagent.audit.report.lines import cost, differing, one_line, place
+from kvagent.audit.report.page.shown import is_exact
 from kvagent.audit.rule import Finding, Rule, Spot
 from kvagent.audit.session import Report, Session
 from kvagent.audit.transcript import Place
@@ -103,7 +104,7 @@ def _result(session: Session, finding: Finding, index: int, seen: Counter[str]) 
 
 def _message(session: Session, finding: Finding) -> str:
     spot = finding.spots[0]
-    lines = [one_line(finding.said), cost(finding, exact=session.exact)]
+    lines = [one_line(finding.said), cost(finding, exact=is_exact(session))]
     if spot.contrast is not None:
         texts = differing(spot.contrast)
         lines += [f"Before: {texts.before or '(nothing)'}", f"After: {texts.after or '(nothing)'}"]

@@ -57,7 +57,7 @@ def test_the_report_as_it_is_read() -> None:
 
 | Session | Requests | Prompt tokens | Hit rate | Reported | Wasted | Findings |
 | --- | ---: | ---: | ---: | ---: | ---: | --- |
-| `a.jsonl` | 3 | 600 | 48.0% | – | 84 | 1 error |
+| `a.jsonl` | 3 | ≈600 | ≈48.0% | – | ≈84 | 1 error |
 
 ### `a.jsonl`
 
@@ -97,7 +97,7 @@ def test_several_sessions_stand_in_one_table_the_worst_first() -> None:
         "| `quiet.jsonl`",
         "| **All**",
     ]
-    assert rows[-1] == "| **All** | 4 | 600 | 16.0% | – | 200 | 1 error, 1 note |"
+    assert rows[-1] == "| **All** | 4 | ≈600 | ≈16.0% | – | ≈200 | 1 error, 1 note |"
     assert text.index("### `loud.jsonl`") < text.index("### `quiet.jsonl`")
 
 
