@@ -22,7 +22,7 @@ from kvagent.chat import text_of
 _TOLD = 3
 
 # Changes of one kind that are looked at in one turn.
-_LOOKED = 12
+_LOOKED = 32
 
 # A result of so many characters that got so many times shorter was cleared.
 _LONG = 200
