@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -52,3 +53,24 @@ def test_files_and_commands_exist() -> None:
     makefile = (ROOT / "Makefile").read_text()
     for target in re.findall(r"^    make ([\w-]+)", README, re.MULTILINE):
         assert re.search(rf"^{target}\b", makefile, re.MULTILINE), target
+
+
+def test_the_audit_says_what_stands_here() -> None:
+    """Line for line, but for the ones left out."""
+    wanted = re.search(
+        r"^    examples/transcripts/demo\.jsonl\n(?:    .*\n)+", README, re.MULTILINE
+    )
+    assert wanted
+    command = [
+        Path(sys.executable).with_name("kvagent"),
+        "audit",
+        "examples/transcripts/demo.jsonl",
+    ]
+    environment = {**os.environ, "COLUMNS": "100"}
+    done = subprocess.run(
+        command, cwd=ROOT, env=environment, capture_output=True, text=True, check=True
+    )
+    said = iter(done.stdout.splitlines())
+    for line in wanted[0].splitlines():
+        shown = line[4:].rstrip()
+        assert shown == "  ..." or shown in said, line
