@@ -86,6 +86,12 @@ def audited(
     report = audit_files([path], asked)
     if report.failed:
         raise ValueError(report.failed[0].why)
+    if not any(session.requests for session in report.sessions):
+        raise ValueError(f"there is no request to audit in {path}")
+    for session in report.sessions:
+        if session.unreadable and not isinstance(recorded, str | os.PathLike):
+            fault = session.unreadable[0]
+            raise ValueError(f"request {fault.place.line} {fault.why}")
     if any(gate.failed for gate in report.gates):
         raise AssertionError(_told(report, asked, path))
     return report

@@ -129,12 +129,26 @@ def tool(name: str) -> dict[str, Any]:
         (["{"], "request 1 is not JSON"),
         ([{"messages": []}, "[]"], "request 2 is no object"),
         ([{"messages": {1, 2}}], "request 1 is not JSON"),
+        ([*sent(2), {"messages": []}], "request 3 "),
+        ([{"model": "m"}, *sent(2)], "request 1 "),
         ("none.jsonl", "none.jsonl"),
     ],
 )
 def test_what_is_no_recording_is_no_pass(recorded: Any, said: str, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=said):
         audited(recorded, tmp_path)
+
+
+def test_a_folder_without_transcripts_is_no_pass(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("Nothing was recorded.")
+    with pytest.raises(ValueError, match="there is no request to audit"):
+        audited(tmp_path, tmp_path)
+
+
+def test_what_a_log_has_besides_is_passed_over(tmp_path: Path) -> None:
+    path = tmp_path / "log.jsonl"
+    path.write_text("".join(f"{json.dumps(body)}\n" for body in [*sent(), {"other": 1}]))
+    assert audited(path, tmp_path).sessions[0].unreadable_count == 1
 
 
 def test_a_rule_that_does_not_exist_is_told(tmp_path: Path) -> None:
