@@ -300,7 +300,7 @@ def test_one_fault_in_many_conversations_is_told_once() -> None:
     root = parsed(write(Report([session(findings=found, conversations=90)])))
     assert len(root.find("details", "finding")) == 1
     assert "90 times in 90 conversations" in texts_of(root)
-    assert "the same in 89 more conversations" in texts_of(root)
+    assert "89 more findings of the same" in texts_of(root)
 
 
 @pytest.mark.parametrize("count", [0, 1])

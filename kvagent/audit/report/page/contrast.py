@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
@@ -16,8 +17,11 @@ Look = Literal["same", "first", "other", "end"]
 
 # Of a text before and behind the place.
 _SHOWN = 240
-# Texts that have less in common differ as a whole: to point at letters would only confuse.
+# Texts that have less in common differ as a whole: to point at words would only confuse.
 _ALIKE = 0.5
+
+# Letters that two words happen to share say nothing.
+_WORDS = re.compile(r"\w+|\W")
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +42,7 @@ def side_by_side(contrast: Contrast, cut: bool) -> tuple[list[Piece], list[Piece
     start = max(0, at - _SHOWN)
     sides = [text[start : at + _SHOWN] for text in (contrast.before, contrast.after)]
     at -= start
-    behind = [side[at + 1 :] for side in sides]
+    behind = [_WORDS.findall(side[at + 1 :]) for side in sides]
     matcher = SequenceMatcher(None, behind[0], behind[1], autojunk=False)
     alike = matcher.ratio() >= _ALIKE
     steps = matcher.get_opcodes() if alike else []
@@ -58,12 +62,14 @@ def side_by_side(contrast: Contrast, cut: bool) -> tuple[list[Piece], list[Piece
     return found[0], found[1]
 
 
-def _behind(text: str, side: int, steps: Sequence[tuple[str, int, int, int, int]]) -> list[Piece]:
+def _behind(
+    words: Sequence[str], side: int, steps: Sequence[tuple[str, int, int, int, int]]
+) -> list[Piece]:
     if not steps:
-        return [Piece(visible(text), "same")] if text else []
+        return [Piece(visible("".join(words)), "same")] if words else []
     pieces = []
     for name, *ends in steps:
-        part = text[ends[2 * side] : ends[2 * side + 1]]
+        part = "".join(words[ends[2 * side] : ends[2 * side + 1]])
         if part and name == "equal":
             pieces.append(Piece(visible(part), "same"))
         elif part:

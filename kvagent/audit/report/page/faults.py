@@ -33,6 +33,11 @@ class Fault:
         return self.worst.tokens + sum(each.tokens for each in self.others)
 
     @property
+    def conversations(self) -> int:
+        """In how many it was found."""
+        return len({each.spots[0].conversation for each in (self.worst, *self.others)})
+
+    @property
     def kv_bytes(self) -> int:
         """Of the KV cache; 0 unless a model was named."""
         return sum(each.kv_bytes or 0 for each in (self.worst, *self.others))

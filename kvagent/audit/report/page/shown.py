@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from kvagent.audit.difference import alike
 from kvagent.audit.report.page.chart import Chart, charts, reports, trace
 from kvagent.audit.report.page.faults import Fault, faults
 from kvagent.audit.report.page.figures import count, several, share
@@ -20,7 +21,7 @@ from kvagent.audit.turns import Totals, Traced
 
 _SESSIONS = 12
 # Of the whole page: each session has its share.
-_COLUMNS = 1_800
+_COLUMNS = 1_500
 _ROWS = 1_200
 _FAULTS = 60
 _BLOCKS = 2_400
@@ -117,6 +118,8 @@ class Together:
     totals: Totals
     exact: bool
     findings: list[tuple[Severity, int]]
+    folder: str
+    """In which all files are, with its slash; empty where there is none."""
 
 
 def all_shown(report: Report) -> list[Shown]:
@@ -141,7 +144,16 @@ def together(report: Report) -> Together:
         sums.breaks.update(one.breaks)
     exact = all(map(is_exact, report.sessions))
     findings = [each for session in report.sessions for each in session.findings]
-    return Together(sums, exact, severities(findings))
+    names = [session.file for session in report.sessions]
+    return Together(sums, exact, severities(findings), _folder(names))
+
+
+def _folder(names: Sequence[str]) -> str:
+    """What all names have in front, up to a slash."""
+    if len(names) < 2:
+        return ""
+    first, last = min(names), max(names)
+    return first[: first[: alike(first, last)].rfind("/") + 1]
 
 
 def is_exact(session: Session) -> bool:

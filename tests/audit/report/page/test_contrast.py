@@ -41,8 +41,8 @@ def test_what_differs_behind_it_is_shown_too() -> None:
     before, after = side_by_side(
         Contrast("12:30:01 and 5 files", "12:31:02 and 6 files", 4), cut=False
     )
-    assert [each.text for each in before if each.look == "other"] == ["1", "5"]
-    assert [each.text for each in after if each.look == "other"] == ["2", "6"]
+    assert [each.text for each in before if each.look == "other"] == ["01", "5"]
+    assert [each.text for each in after if each.look == "other"] == ["02", "6"]
 
 
 def test_texts_with_little_in_common_are_not_pieced() -> None:
