@@ -18,6 +18,7 @@ from kvagent.audit.rules import (
     reported,
     results,
     template,
+    templates,
     unused_tools,
     valid,
     window,
@@ -45,7 +46,7 @@ def checks() -> list[Check]:
     return [
         prefix.Prefix(),
         heads.Heads(),
-        template.Template(),
+        templates.Template(),
         cache.Cache(),
         cache_key.CacheKey(),
         reported.Reports(),

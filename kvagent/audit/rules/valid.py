@@ -41,8 +41,8 @@ ORPHANED_RESULT = Rule(
     "",
     "A tool result answers a call that is not there.",
     "OpenAI's and Anthropic's APIs refuse such a request with status 400; vLLM and llama.cpp "
-    "mostly take it, and the model reads an answer without its question. Nearly always the message with the call was trimmed away, or lost when a history was "
-    "stored and loaded.",
+    "mostly take it, and the model reads an answer without its question. Nearly always the message "
+    "with the call was trimmed away, or lost when a history was stored and loaded.",
     "Trim a call and all its results together; kvagent's clear and compact cut nowhere else.",
 )
 
