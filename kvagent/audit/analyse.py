@@ -6,22 +6,20 @@ held of each is a row of figures.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from heapq import heappush, heappushpop
-from typing import Any, Protocol
+from collections.abc import Iterable, Sequence
+from typing import Protocol
 
 from kvagent.audit.findings import Findings
 from kvagent.audit.formats.format import Format
+from kvagent.audit.largest import Largest
 from kvagent.audit.notes import Seen, notes
 from kvagent.audit.rule import Check, TraceCheck
-from kvagent.audit.session import Result, Row, Session, Timeline
+from kvagent.audit.session import Row, Session, Timeline
 from kvagent.audit.transcript import Item, Request, Unreadable
 from kvagent.audit.turns import Analysis, Turn
-from kvagent.chat import calls_of, text_of
 
-# Lines that could not be read, and large results, that are named.
+# Lines that could not be read and are named.
 _NAMED = 20
-_LARGEST = 100
 
 
 class Watcher(Protocol):
@@ -52,7 +50,7 @@ def audit(
     prompts = analysis.prompts
     session = Session(file, format.name, format.title, prompts.name, prompts.exact, analysis.target)
     findings = Findings(analysis.kv_bytes)
-    largest, seen = _Largest(), Seen()
+    largest, seen = Largest(), Seen()
     for item in items:
         if isinstance(item, Unreadable):
             session.unreadable_count += 1
@@ -85,65 +83,6 @@ def audit(
     session.results = largest.all()
     session.notes = notes(session, seen)
     return session
-
-
-class _Largest:
-    """The largest tool results, each when it was sent first."""
-
-    def __init__(self) -> None:
-        self._heap: list[tuple[int, int, Result]] = []
-        self._count = 0
-
-    def turn(self, turn: Turn) -> None:
-        """See what is new in a turn."""
-        messages, known = turn.request.messages, turn.placed.snapshot.messages
-        sent = _sent_behind(turn)
-        for number in turn.fresh:
-            if known[number].role not in ("tool", "function") or known[number].gist in sent:
-                continue
-            tokens = turn.size_of(number)
-            if len(self._heap) == _LARGEST and tokens <= self._heap[0][0]:
-                continue
-            message = messages[number]
-            result = Result(
-                turn.place,
-                turn.conversation,
-                turn.number,
-                number,
-                _tool_of(messages, number),
-                tokens,
-                len(text_of(message)),
-            )
-            self._count += 1
-            # Of two that are alike the earlier one goes first.
-            entry = (tokens, -self._count, result)
-            (heappush if len(self._heap) < _LARGEST else heappushpop)(self._heap, entry)
-
-    def all(self) -> list[Result]:
-        """The largest first."""
-        return [result for _, _, result in sorted(self._heap, reverse=True)]
-
-
-def _sent_behind(turn: Turn) -> set[bytes]:
-    """What was sent before behind the place at which this request differs from the one before."""
-    before, common = turn.placed.before, turn.placed.common
-    return set() if before is None else {message.gist for message in before.messages[common:]}
-
-
-def _tool_of(messages: Sequence[Mapping[str, Any]], number: int) -> str:
-    """The name of the tool that gave a result; empty where the transcript does not say."""
-    message = messages[number]
-    if isinstance(name := message.get("name"), str):
-        return name
-    wanted = message.get("tool_call_id")
-    for earlier in reversed(messages[:number]):
-        for call in calls_of(earlier):
-            function = call.get("function")
-            if call.get("id") == wanted and isinstance(function, dict):
-                return str(function.get("name") or "")
-        if earlier.get("role") == "user":
-            break
-    return ""
 
 
 def _extend(session: Session, turn: Turn) -> None:

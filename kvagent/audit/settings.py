@@ -91,8 +91,9 @@ class Settings(BaseModel):
     for a GGUF file, else vLLM."""
     block_size: Count | None = None
     """Tokens that vLLM caches together; None: 16."""
-    blocks: Count | None = None
-    """How many blocks vLLM's cache has; None: it has room for everything."""
+    blocks: Annotated[int, Field(ge=2)] | None = None
+    """How many blocks vLLM's cache has, one of which it never uses; None: it has room for
+    everything."""
     capacity: Count | None = None
     """The same in tokens."""
     slots: Count | None = None
