@@ -103,8 +103,11 @@ def _blocks(settings: Settings, size: int) -> int | None:
         return settings.blocks
     if settings.blocks is not None:
         raise SettingsError("--blocks and --capacity say the same: give one of them")
-    if settings.capacity < size:
-        raise SettingsError(f"--capacity {settings.capacity} is less than a block of {size} tokens")
+    if settings.capacity < 2 * size:
+        raise SettingsError(
+            f"--capacity {settings.capacity} is less than two blocks of {size} tokens, one of "
+            "which vLLM never uses"
+        )
     return settings.capacity // size
 
 

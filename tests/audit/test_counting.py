@@ -54,7 +54,7 @@ def test_the_server(settings: dict[str, Any], target: Target) -> None:
         ({"server": "llama.cpp", "capacity": 9}, "--capacity is vLLM's"),
         ({"server": "llama.cpp", "block_size": 9}, "--block-size is vLLM's"),
         ({"blocks": 2, "capacity": 100}, "--blocks and --capacity say the same"),
-        ({"capacity": 15}, "--capacity 15 is less than a block of 16 tokens"),
+        ({"capacity": 31}, "--capacity 31 is less than two blocks of 16 tokens"),
         ({"template": "chat.jinja"}, "--template renders for --tokenizer, which is not given"),
         ({"tokenizer": "http://localhost:1"}, "nobody is here who could ask"),
     ],
