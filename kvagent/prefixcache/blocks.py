@@ -10,10 +10,10 @@ sees these two in the order in which they are called.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from itertools import repeat
 
-from kvagent.prefixcache.computed import Computed, hash_pair
+from kvagent.prefixcache.computed import Computed, behind, chained, packed
 from kvagent.prefixcache.hit import Hit, Loss, PromptTooLong
 from kvagent.prefixcache.layers import Layers
 from kvagent.prefixcache.pool import Content, Pool, Table
@@ -42,7 +42,7 @@ class Running:
         self,
         cache: BlockCache,
         hashes: list[int],
-        rest: Sequence[int] | None,
+        rest: bytes | None,
         *,
         root: int = 0,
         tokens: int,
@@ -53,7 +53,7 @@ class Running:
         self.prompt_tokens = tokens
         self.generated = 0
         self.hashes = hashes  # of the full blocks
-        self.rest = rest  # the tokens behind them; None where tokens are not known
+        self.rest = rest  # the tokens behind them, packed; None where tokens are not known
         self.root = root
         self.read = read
         self.computed = 0  # tokens, of steps that were scheduled
@@ -171,8 +171,9 @@ class BlockCache:
         """
         self._check(len(prompt))
         root = hash((lora, salt))
-        hashes = self._chain(prompt, root)
-        return self._begin(Running(self, hashes, prompt, root=root, tokens=len(prompt), read=read))
+        data = packed(prompt)
+        hashes = self._chain(data, root)
+        return self._begin(Running(self, hashes, data, root=root, tokens=len(prompt), read=read))
 
     def begin_hashed(self, hashes: Sequence[int], tokens: int) -> Running:
         """Start a request whose blocks are known by hashes that came with it, as in a trace.
@@ -192,13 +193,9 @@ class BlockCache:
                 f"{tokens} prompt tokens leave no room for an answer in {self.max_model_len}"
             )
 
-    def _chain(self, tokens: Iterable[int], before: int) -> list[int]:
+    def _chain(self, data: bytes, before: int) -> list[int]:
         """The hashes of the full blocks, each over all that goes before."""
-        hashes = []
-        for block in zip(*repeat(iter(tokens), self.block_size), strict=False):
-            before = hash_pair(before, block)
-            hashes.append(before)
-        return hashes
+        return chained(data, self.block_size, before)
 
     def _begin(self, request: Running) -> Running:
         self._waiting.append(request)
@@ -276,8 +273,8 @@ class BlockCache:
         if request.hit is not None:
             return  # it was pushed out and starts again
         size, hashes, root = self.block_size, request.hashes, request.root
-        tokens = request.rest or ()  # the whole prompt, still
-        shared = self._computed.shared(tokens, hashes, root, longest // size)
+        data = request.rest or b""  # the whole prompt, still
+        shared = self._computed.shared(data, hashes, root, longest // size)
         loss: Loss = ""
         if cached < shared:
             usable = min(shared, request.prompt_tokens - 1) // size * size
@@ -293,9 +290,9 @@ class BlockCache:
                 loss = "block"
         request.hit = Hit(request.prompt_tokens, cached, shared, loss)
         known = shared // size
-        self._computed.add(tokens[known * size :], hashes, root, known)
+        self._computed.add(behind(data, known * size), hashes, root, known)
         if request.rest is not None:
-            request.rest = request.rest[len(hashes) * size :]
+            request.rest = behind(request.rest, len(hashes) * size)
 
     def _compute(self, request: Running, tokens: int) -> bool:
         """One step: free what windows have passed, take blocks, offer those that are full."""
@@ -376,11 +373,12 @@ class BlockCache:
         request.generated += len(generated)
         if request.rest is not None:
             known = len(request.hashes)
-            rest = [*request.rest, *generated]
-            computed = rest[:-1]  # the last token was chosen, not computed
-            request.hashes += self._chain(computed, request.hashes[-1] if known else request.root)
+            rest = request.rest + packed(generated)
+            computed = request.rest + packed(generated[:-1])  # the last one was chosen only
+            before = request.hashes[-1] if known else request.root
+            request.hashes += self._chain(computed, before)
             self._computed.add(computed, request.hashes, request.root, known)
-            request.rest = rest[(len(request.hashes) - known) * self.block_size :]
+            request.rest = behind(rest, (len(request.hashes) - known) * self.block_size)
         missing = request.prompt_tokens + request.generated - 1 - request.computed
         # A window moves with each token; without one, only full blocks matter.
         step = 1 if any(self._windows) else max(1, missing)

@@ -7,13 +7,16 @@ all prompts that share it.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+
+# Bytes of a token: blocks are hashed and compared as they lie in memory, not number by number.
+_WIDTH = 4
 
 
 class Computed:
     """Remembers token sequences as chains of blocks; the hashes of full blocks are the caller's.
 
-    Without ``exact`` it remembers full blocks only.
+    Tokens are ``packed``. Without ``exact`` it remembers full blocks only.
     """
 
     def __init__(self, block_size: int, *, exact: bool = True) -> None:
@@ -24,10 +27,8 @@ class Computed:
         # the end of their block. None of them begins another.
         self._after: dict[int, list[bytes]] = {}
 
-    def shared(
-        self, tokens: Sequence[int], hashes: Sequence[int], root: int, known: int = 0
-    ) -> int:
-        """The longest beginning of ``tokens`` that was computed.
+    def shared(self, data: bytes, hashes: Sequence[int], root: int, known: int = 0) -> int:
+        """How many tokens the longest beginning of ``data`` has that was computed.
 
         ``root`` stands before the first block; the first ``known`` blocks need no look.
         """
@@ -36,36 +37,55 @@ class Computed:
             if hashes[number] not in known_hashes:
                 break
             known += 1
-        start = known * self._block_size
-        rest = tokens[start : start + self._block_size]
-        if not self._exact or not len(rest):
+        start, size = known * self._block_size, self._block_size * _WIDTH
+        rest = data[known * size : (known + 1) * size]
+        if not self._exact or not rest:
             return start
         before = hashes[known - 1] if known else root
-        after = self._after.get(hash_pair(before, rest[0]))
-        if after is None:
-            return start
-        data = array("I", rest).tobytes()
-        return start + max(_common(data, other) for other in after)
+        after = self._after.get(hash_pair(before, rest[:_WIDTH]), ())
+        return start + max((_common(rest, other) for other in after), default=0)
 
-    def add(self, tokens: Sequence[int], hashes: Sequence[int], root: int, known: int = 0) -> None:
-        """These were computed. ``tokens`` are those behind the first ``known`` blocks."""
+    def add(self, data: bytes, hashes: Sequence[int], root: int, known: int = 0) -> None:
+        """These were computed. ``data`` are those behind the first ``known`` blocks."""
         if not self._exact:
             self._known.update(hashes[known:])
             return
+        size = self._block_size * _WIDTH
         for number in range(known, len(hashes) + 1):
             before = hashes[number - 1] if number else root
             if number:
                 self._known.add(before)
-            start = (number - known) * self._block_size
-            if start < len(tokens):
-                self._follow(before, tokens[start : start + self._block_size])
+            start = (number - known) * size
+            if start < len(data):
+                self._follow(before, data[start : start + size])
 
-    def _follow(self, before: int, tokens: Sequence[int]) -> None:
-        data = array("I", tokens).tobytes()
-        after = self._after.setdefault(hash_pair(before, tokens[0]), [data])
+    def _follow(self, before: int, data: bytes) -> None:
+        after = self._after.setdefault(hash_pair(before, data[:_WIDTH]), [data])
         if not any(other.startswith(data) for other in after):
             after[:] = [other for other in after if not data.startswith(other)]
             after.append(data)
+
+
+def packed(tokens: Iterable[int]) -> bytes:
+    """Token ids as they are hashed and compared."""
+    if isinstance(tokens, array) and tokens.typecode in "iI" and tokens.itemsize == _WIDTH:
+        return tokens.tobytes()
+    return array("I", tokens).tobytes()
+
+
+def chained(data: bytes, block_size: int, before: int) -> list[int]:
+    """The hashes of the full blocks, each over all that goes before."""
+    size = block_size * _WIDTH
+    hashes = []
+    for at in range(0, len(data) - size + 1, size):
+        before = hash((before, data[at : at + size]))  # hash_pair, without the call
+        hashes.append(before)
+    return hashes
+
+
+def behind(data: bytes, tokens: int) -> bytes:
+    """What comes after so many tokens."""
+    return data[tokens * _WIDTH :]
 
 
 def hash_pair(before: int, after: object) -> int:
@@ -74,7 +94,8 @@ def hash_pair(before: int, after: object) -> int:
 
 
 def _common(one: bytes, other: bytes) -> int:
-    """How many tokens of four bytes are the same: the lowest bit that differs says it."""
+    """How many tokens are the same: the lowest bit that differs says it."""
     size = min(len(one), len(other))
     differing = int.from_bytes(one[:size], "little") ^ int.from_bytes(other[:size], "little")
-    return ((differing & -differing).bit_length() - 1) // 32 if differing else size // 4
+    lowest = (differing & -differing).bit_length() - 1
+    return lowest // (8 * _WIDTH) if differing else size // _WIDTH

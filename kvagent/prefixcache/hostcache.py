@@ -12,7 +12,7 @@ from struct import pack, unpack
 from typing import Any
 
 from kvagent.prefixcache.checkpoints import Checkpoint
-from kvagent.prefixcache.seen import Seen, Tokens, common_prefix
+from kvagent.prefixcache.seen import Seen, Tokens, begins, common_prefix
 
 WORTH_LOADING = 0.25
 """An entry of which less is in common is not loaded."""
@@ -60,17 +60,12 @@ class HostCache:
 
         Entries that begin it are of no more use and go; the oldest go until there is room.
         """
-        length = len(entry.tokens)
-        if any(common_prefix(old.tokens, entry.tokens) == length for old in self._entries):
+        if any(begins(entry.tokens, old.tokens) for old in self._entries):
             return False
         if self._limit is not None and entry.size > self._limit:
             self.dropped.add(entry.tokens)
             return False
-        self._entries = [
-            old
-            for old in self._entries
-            if common_prefix(old.tokens, entry.tokens) < len(old.tokens)
-        ]
+        self._entries = [old for old in self._entries if not begins(old.tokens, entry.tokens)]
         while self._limit is not None and self._entries and self.size + entry.size > self._limit:
             self._drop()
         self._entries.append(entry)
@@ -92,6 +87,12 @@ class HostCache:
         similarity = single(common / len(prompt))
         best: Entry | None = None
         for entry in self._entries:
+            least = int(similarity * len(prompt))
+            if (
+                0 < least <= len(prompt)
+                and entry.tokens[least - 1 : least] != prompt[least - 1 : least]
+            ):
+                continue  # less is in common than with the best one, and it is seen at once
             common = common_prefix(entry.tokens, prompt)
             of_entry = single(common / len(entry.tokens))
             of_prompt = single(common / len(prompt))

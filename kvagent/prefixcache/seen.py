@@ -5,12 +5,22 @@ from __future__ import annotations
 from array import array
 from dataclasses import dataclass, field
 
-Tokens = array  # of ids, typecode "q": slices of two compare at memory speed
+Tokens = array  # of ids, typecode "i": slices of two compare at memory speed
 
 
 def tokens(ids: object) -> Tokens[int]:
     """Any sequence of token ids in the form that this package compares fast."""
-    return array("q", ids)  # type: ignore[call-overload,no-any-return]
+    if isinstance(ids, array) and ids.typecode in "iI" and ids.itemsize == 4:
+        return array("i", ids.tobytes())  # far faster than number by number
+    return array("i", ids)  # type: ignore[call-overload,no-any-return]
+
+
+def begins(one: Tokens[int], other: Tokens[int]) -> bool:
+    """Whether ``one`` is the beginning of ``other``: mostly its last token alone says that not."""
+    size = len(one)
+    if not size:
+        return True
+    return size <= len(other) and one[-1] == other[size - 1] and one == other[:size]
 
 
 def common_prefix(one: Tokens[int], other: Tokens[int], start: int = 0) -> int:

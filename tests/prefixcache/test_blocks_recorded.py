@@ -168,11 +168,9 @@ def _(patch: pytest.MonkeyPatch) -> None:
 
 @mutant("a block's hash knows nothing of what goes before")
 def _(patch: pytest.MonkeyPatch) -> None:
-    def chain(self: BlockCache, tokens: Iterable[int], before: int) -> list[int]:
-        size, all_tokens = self.block_size, list(tokens)
-        return [hash(tuple(all_tokens[i : i + size])) for i in range(0, len(all_tokens), size)][
-            : len(all_tokens) // size
-        ]
+    def chain(self: BlockCache, data: bytes, before: int) -> list[int]:
+        size = 4 * self.block_size
+        return [hash(data[at : at + size]) for at in range(0, len(data) - size + 1, size)]
 
     patch.setattr(BlockCache, "_chain", chain)
 
