@@ -36,4 +36,5 @@ def show(report: Report, console: Console, *, details: bool = False) -> None:
             lines += detailed(session, layout)
     lines += [Text(), *ending(report, layout, details=details)]
     for line in lines:
-        console.print(line, no_wrap=True, overflow="ignore", crop=False, highlight=False)
+        fitted = layout.fitted(line)
+        console.print(fitted, no_wrap=True, overflow="ignore", crop=False, highlight=False)

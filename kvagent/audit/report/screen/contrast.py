@@ -39,7 +39,7 @@ def contrasted(contrast: Contrast, layout: Layout, *, indent: int = 0) -> list[T
         one = _joined(_shown(differs, layout))
         other, more = _first(_shown(rest, layout), left - cell_len(one) - cell_len(gap))
         line.append(common).append(one, f"bold {style}").append(other, style)
-        lines.append(line.append(gap if more else "", "dim"))
+        lines.append(layout.fitted(line.append(gap if more else "", "dim")))
     mark = " " * (indent + len(labels[0]) + cell_len(common)) + "^"
     return [*lines, Text(mark, "bold")]
 

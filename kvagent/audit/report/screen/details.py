@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from rich.cells import cell_len
 from rich.text import Text
 
-from kvagent.audit.report.page.figures import NONE, count, several
+from kvagent.audit.report.page.figures import NONE, change, count, several
 from kvagent.audit.report.page.words import happened, line
 from kvagent.audit.report.screen.contrast import contrasted
-from kvagent.audit.report.screen.figures import figures
+from kvagent.audit.report.screen.figures import figures, is_exact
 from kvagent.audit.report.screen.groups import cost, heading, spot_place
 from kvagent.audit.report.screen.layout import Layout, Part
 from kvagent.audit.report.screen.summary import counts, title
@@ -18,6 +19,7 @@ from kvagent.audit.session import Row, Session
 from kvagent.audit.turns import Traced
 
 _SPOTS, _RESULTS, _TURNS = 10, 10, 40
+_INDENT = 2
 
 
 def detailed(session: Session, layout: Layout) -> list[Text]:
@@ -29,7 +31,7 @@ def detailed(session: Session, layout: Layout) -> list[Text]:
         lines += layout.paragraph(
             ("✗ ", "red"), f"{unread.place} {unread.why}", indent=2, hanging=4
         )
-    lines += [Text(), counts(session.findings, layout)]
+    lines += [Text(), *counts(session.findings, layout)]
     for finding in session.findings:
         lines += [Text(), *_finding(finding, session, layout)]
     lines += _turns(session, layout)
@@ -42,7 +44,7 @@ def _finding(finding: Finding, session: Session, layout: Layout) -> list[Text]:
         finding.rule,
         finding.count,
         finding.tokens,
-        exact=session.exact,
+        exact=is_exact(session),
         kv_bytes=finding.kv_bytes,
     )
     lines = heading(finding.rule, costs, layout)
@@ -74,7 +76,7 @@ def _spot(spot: Spot, session: Session, layout: Layout) -> list[Text]:
     if spot.behind:
         at += f" (behind {spot.behind}, which has the cost)"
     elif spot.tokens:
-        at += f": {count(spot.tokens, session.exact)} tokens"
+        at += f": {count(spot.tokens, is_exact(session))} tokens"
     lines = layout.paragraph((at, "dim"), indent=2)
     if spot.contrast is not None:
         return lines + contrasted(spot.contrast, layout, indent=4)
@@ -100,57 +102,54 @@ def _turns(session: Session, layout: Layout) -> list[Text]:
     rows: Sequence[Row | Traced] = session.rows or session.traced
     if not rows:
         return []
+    titles = _titles(session)
     shown = _chosen(rows)
-    told: list[list[Part]] = [[(each, "dim") for each in _titles(session)]]
-    left = layout.width - 2
-    table = []
-    last = -1
-    for at in shown:
-        skipped = at - last - 1
-        last = at
-        table.append((skipped, rows[at]))
-    cells = [_cells(row, session) for _, row in table]
-    widths = [max(len(str(row[number])) for row in [_titles(session), *cells]) for number in
-              range(len(_titles(session)) - 1)]  # fmt: skip
-    room = left - sum(widths) - 2 * len(widths)
-    for (skipped, row), told_of in zip(table, cells, strict=True):
-        if skipped:
-            told.append([("…", "dim"), *[""] * (len(widths) - 1), (f"{skipped:,} more", "dim")])
+    cells = [_cells(rows[at], session) for at in shown]
+    widths = [max(map(cell_len, column)) for column in zip(titles, *cells, strict=True)]
+    room = max(10, layout.width - _INDENT - sum(width + 2 for width in widths))
+    table: list[list[Part]] = [[*((title, "dim") for title in titles), ""]]
+    before = -1
+    for at, figures_of in zip(shown, cells, strict=True):
+        row = rows[at]
+        if at - before > 1:
+            gap = f"{at - before - 1:,} more"
+            table.append([("…", "dim"), *[""] * (len(titles) - 1), (gap, "dim")])
         said = "; ".join(happened(row)) if isinstance(row, Row) else ""
-        told.append([*told_of[:-1], (layout.begins(said, max(10, room)), "yellow")])
-    if len(rows) - 1 - last:
-        told.append(
-            [("…", "dim"), *[""] * (len(widths) - 1), (f"{len(rows) - 1 - last:,} more", "dim")]
-        )
-    title = layout.text(("Turns", "bold"))
-    return [Text(), title, *layout.columns(told, left=(len(widths),), indent=2)]
+        table.append([*figures_of, (layout.begins(said, room), "yellow")])
+        before = at
+    about = "" if is_exact(session) else ", in estimated tokens"
+    return [
+        Text(),
+        *layout.paragraph(("Turns", "bold"), about),
+        *layout.columns(table, left=(len(titles),), indent=_INDENT),
+    ]
 
 
 def _titles(session: Session) -> list[str]:
     if session.traced:
-        return ["request", "prompt", "cached", ""]
-    head = ["turn", "prompt", "growth", "cached"]
+        return ["line", "prompt", "cached"]
+    titles = ["turn", "prompt", "growth", "cached"]
     if session.conversations > 1:
-        head.insert(0, "conversation")
+        titles.insert(0, "conversation")
     if session.totals.reported_requests:
-        head.append("reported")
-    return [*head, "wasted", ""]
+        titles.append("reported")
+    return [*titles, "wasted"]
 
 
 def _cells(row: Row | Traced, session: Session) -> list[str]:
     if isinstance(row, Traced):
-        return [line(row.request.place), count(row.prompt_tokens), count(row.predicted_tokens), ""]
+        return [line(row.request.place), count(row.prompt_tokens), count(row.predicted_tokens)]
     cells = [
         f"{row.number:,}",
-        f"{row.prompt_tokens:,}",
-        NONE if row.growth is None else f"{row.growth:+,}",
+        count(row.prompt_tokens),
+        change(row.growth),
         count(row.predicted_tokens),
     ]
     if session.conversations > 1:
         cells.insert(0, str(row.conversation))
     if session.totals.reported_requests:
         cells.append(count(row.reported.cached_tokens))
-    return [*cells, f"{row.wasted_tokens:,}" if row.wasted_tokens else "", ""]
+    return [*cells, count(row.wasted_tokens) if row.wasted_tokens else ""]
 
 
 def _chosen(rows: Sequence[Row | Traced]) -> list[int]:
@@ -185,11 +184,11 @@ def _largest(session: Session, layout: Layout) -> list[Text]:
             at += f"conversation {each.conversation}, "
         at += f"turn {each.turn}, message {each.message}"
         rows.append(
-            [count(each.tokens, session.exact), layout.name(each.tool or NONE, 30), (at, "dim")]
+            [count(each.tokens, is_exact(session)), layout.name(each.tool or NONE, 30), (at, "dim")]
         )
-    title = layout.text(
+    title = layout.paragraph(
         ("Largest tool results", "bold"), f" of {several(len(session.results), 'result')}"
     )
     if len(session.results) <= _RESULTS:
-        title = layout.text(("Tool results, the largest first", "bold"))
-    return [Text(), title, *layout.columns(rows, left=(1, 2), indent=2)]
+        title = layout.paragraph(("Tool results, the largest first", "bold"))
+    return [Text(), *title, *layout.columns(rows, left=(1, 2), indent=2)]

@@ -21,7 +21,7 @@ def ending(report: Report, layout: Layout, *, details: bool) -> list[Text]:
         *not_read(report.failed, layout, details=details),
     ]
     if report.redacted:
-        told.append(layout.text(("Texts are replaced by stand-ins of as many tokens.", "dim")))
+        told += layout.paragraph(("Texts are replaced by stand-ins of as many tokens.", "dim"))
     groups = grouped(report.sessions)
     more = ["-o report.html"]
     if not details:
@@ -41,13 +41,13 @@ def gates(gates: Sequence[Gate], layout: Layout, *, details: bool) -> list[Text]
         name = f"{gate.name}, {gate.file}" if gate.file else gate.name
         lines += layout.paragraph(("✗ ", "bold red"), (name, "bold"), f": {gate.said}", hanging=2)
     if len(failed) > _NAMED and not details:
-        lines.append(layout.text((f"  … and {len(failed) - _NAMED:,} more", "dim")))
+        lines += layout.paragraph((f"  … and {len(failed) - _NAMED:,} more", "dim"))
     for gate in held if details or len(held) <= _NAMED else ():
         name = f"{gate.name}, {gate.file}" if gate.file else gate.name
         lines += layout.paragraph(("✓ ", "bold green"), (name, "bold"), f": {gate.said}", hanging=2)
     if len(held) > _NAMED and not details:
         said = f"{several(len(held), 'condition holds', 'conditions hold')}"
-        lines.append(layout.text(("✓ ", "bold green"), said))
+        lines += layout.paragraph(("✓ ", "bold green"), said)
     return lines
 
 
@@ -58,5 +58,5 @@ def not_read(failed: Sequence[Failed], layout: Layout, *, details: bool) -> list
         lines += layout.paragraph(("✗ ", "bold red"), each.why, hanging=2)
     if len(failed) > _NAMED and not details:
         more = several(len(failed) - _NAMED, "more file", "more files")
-        lines.append(layout.text((f"  … and {more} could not be read", "dim")))
+        lines += layout.paragraph((f"  … and {more} could not be read", "dim"))
     return lines

@@ -84,7 +84,7 @@ def _rows(session: Session, sides: Sequence[_Side]) -> Iterator[list[Part]]:
     peaks = [side.kv_peak for side in sides]
     if peaks[0] is not None:
         told = [size(each, exact) for each in peaks]
-        yield _row("KV cache of it", told, _change([peak or 0 for peak in peaks]))
+        yield _row("KV cache at most", told, _change([peak or 0 for peak in peaks]))
     if not traced:
         yield _row("prefix breaks", [f"{side.breaks:,}" for side in sides])
     if any(side.refused for side in sides):

@@ -47,6 +47,7 @@ class Layout:
         """
         rest = indent if hanging is None else hanging
         text = self.text(*parts)
+        text.rstrip()
         if cell_len(text.plain) <= self.width - indent:
             return [Text(" " * indent).append_text(text)]
         # The first line has other room than the others: it is wrapped with blanks that are cut off.
@@ -84,10 +85,14 @@ class Layout:
                     line.append_text(cell).append(blanks)
                 else:
                     line.append(blanks).append_text(cell)
-            line.rstrip()
-            line.truncate(self.width, overflow="crop")
             lines.append(line)
         return lines
+
+    def fitted(self, line: Text) -> Text:
+        """The line without blanks at its end, and cut where even one column would be too wide."""
+        line.truncate(self.width, overflow="crop")
+        line.rstrip()
+        return line
 
     def name(self, text: str, room: int) -> str:
         """A name or path in so many cells, if need be without its middle."""

@@ -35,7 +35,7 @@ def overview(report: Report, layout: Layout, *, details: bool) -> list[Text]:
     lines += layout.paragraph((_counted(sessions), "dim"), indent=2)
     lines += _through(sessions, layout)
     findings = [each for session in sessions for each in session.findings]
-    lines += [Text(), counts(findings, layout)]
+    lines += [Text(), *counts(findings, layout)]
     room = _LINES - len(lines) - len(report.gates)
     lines += worst(sessions, layout, room, folder=folder)
     return lines
@@ -72,7 +72,6 @@ def _table(
     for name, other in zip(names, others, strict=True):
         name.pad_right(width + 2 - cell_len(name.plain))
         lines.append(name.append_text(other))
-        lines[-1].truncate(layout.width, overflow="crop")
     lines[0].stylize("dim")
     lines[-1].stylize("bold")
     return lines

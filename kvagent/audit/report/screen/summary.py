@@ -29,7 +29,7 @@ def summary(session: Session, gates: Sequence[Gate], layout: Layout) -> list[Tex
         lines += layout.paragraph(
             ("· ", "dim"), (_first_sentence(note), "dim"), indent=2, hanging=4
         )
-    lines += [Text(), counts(session.findings, layout)]
+    lines += [Text(), *counts(session.findings, layout)]
     lines += worst([session], layout, _LINES - len(lines) - len(gates))
     return lines
 
@@ -40,22 +40,22 @@ def title(session: Session, layout: Layout) -> list[Text]:
     if session.conversations:
         calls += f" in {several(session.conversations, 'conversation')}"
     return [
-        layout.text((layout.name(session.file, layout.width), "bold")),
+        *layout.paragraph((layout.name(session.file, layout.width), "bold")),
         *layout.paragraph(f"{session.format_title}: {calls}"),
     ]
 
 
-def counts(findings: Iterable[Finding], layout: Layout) -> Text:
+def counts(findings: Iterable[Finding], layout: Layout) -> list[Text]:
     """``2 errors, 1 warning``."""
     severities = Counter(finding.rule.severity for finding in findings)
     if not severities:
-        return layout.text(("✓ Nothing was found.", "bold green"))
+        return layout.paragraph(("✓ Nothing was found.", "bold green"))
     parts: list[Part] = []
     for severity, style in _STYLES.items():
         if severities[severity]:
             parts += [", "] if parts else []
             parts.append((several(severities[severity], severity), style))
-    return layout.text(*parts)
+    return layout.paragraph(*parts)
 
 
 def worst(
