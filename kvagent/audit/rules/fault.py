@@ -56,9 +56,22 @@ class Fault:
 
 
 def contrast(before: str, after: str, one: int, other: int) -> Contrast:
-    """Two texts around a place in each, the place at the same distance from both beginnings."""
-    left = min(AROUND, one, other)
-    return Contrast(before[one - left : one + AROUND], after[other - left : other + AROUND], left)
+    """Two texts around a place in each, the place at the same distance from both beginnings.
+
+    No more of them than the lines that differ.
+    """
+    in_line = min(one - before.rfind("\n", 0, one) - 1, other - after.rfind("\n", 0, other) - 1)
+    left = min(AROUND, in_line)
+    return Contrast(_line(before, one, left), _line(after, other, left), left)
+
+
+def _line(text: str, at: int, left: int) -> str:
+    """The line of a place, from so many characters in front of it; of several, the first."""
+    begin = at
+    while text.startswith("\n", begin):
+        begin += 1
+    end = text.find("\n", begin)
+    return text[at - left : min(at + AROUND, len(text) if end < 0 else max(end, at + 1))]
 
 
 def first_contrast(before: str, after: str) -> tuple[int, Contrast]:

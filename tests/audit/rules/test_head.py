@@ -64,7 +64,9 @@ def test_what_changes_in_a_system_prompt(old: str, new: str, code: str, in_front
     at = next(at for at, pair in enumerate(pairs) if pair[0] != pair[1])
     assert spot.character == at
     assert spot.contrast is not None
-    assert other[at : at + 5] == spot.contrast.after[spot.contrast.offset :][:5]
+    for text, shown in ((one, spot.contrast.before), (other, spot.contrast.after)):
+        assert text[at:].startswith(shown[spot.contrast.offset :])
+        assert "\n" not in shown.strip("\n")  # no more of the prompt than the line
     assert spot.tokens > (10 if in_front else 0)
     if code == "KVA103":
         assert ("in front" in seen.said) is in_front

@@ -26,7 +26,7 @@ def test_nor_has_an_agent_that_reasons(seed: int, steps: int) -> None:
     assert sightings(requests(session(seed, steps))) == []
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=25)
 @given(st.integers(0, 999_999), st.integers(4, 14), st.integers(1, 13))
 @pytest.mark.parametrize("kind", KINDS)
 def test_an_injected_fault_is_found(kind: str, seed: int, steps: int, at: int) -> None:
