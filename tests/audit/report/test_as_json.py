@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any, get_args, get_type_hints
 
+import jsonschema  # type: ignore[import-untyped]
 import pytest
 from hypothesis import given, settings
 
@@ -81,7 +82,6 @@ def defined(name: str) -> dict[str, Any]:
 
 
 def assert_valid(value: Any) -> None:
-    jsonschema = pytest.importorskip("jsonschema", reason="no jsonschema (group test)")
     faults = sorted(jsonschema.Draft202012Validator(SCHEMA).iter_errors(value), key=str)
     assert [f"{fault.json_path}: {fault.message}" for fault in faults] == []
 
@@ -101,7 +101,6 @@ def test_every_field_has_its_key(name: str) -> None:
 
 
 def test_the_schema_is_one() -> None:
-    jsonschema = pytest.importorskip("jsonschema", reason="no jsonschema (group test)")
     jsonschema.Draft202012Validator.check_schema(SCHEMA)
 
 
