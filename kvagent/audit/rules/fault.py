@@ -9,6 +9,9 @@ from kvagent.audit.difference import AROUND, alike
 from kvagent.audit.rule import Contrast, Rule, Sighting, Spot
 from kvagent.audit.turns import Turn
 
+# Characters of a text that is shown by its beginning.
+_SHOWN = 160
+
 # Where a message begins is exact to so many tokens.
 _EDGE = 8
 
@@ -47,7 +50,7 @@ class Fault:
             self.character,
             tokens,
             self.contrast,
-            self.excerpt,
+            self.excerpt[:_SHOWN],
             behind,
         )
         return Sighting(
