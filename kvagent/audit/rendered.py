@@ -31,6 +31,9 @@ if TYPE_CHECKING:
 _PIECES = 500_000
 _TEXTS = 4_000_000
 
+# A longer prompt is encoded as a whole only where it must be: it takes a few hundred bytes a token.
+_LOOKED_AT = 500_000
+
 # Special tokens as models have them; whether one is, the tokenizer is asked.
 _MARKER = re.compile(r"<[|｜][^<>|｜\s]{1,60}[|｜]>|<[a-z_]{3,30}>|\[/?[A-Z_]{3,30}\]|</?s>")
 _BESIDE = (("a", "a"), ("\n", "\n"), (" ", " "), (".", "<"))
@@ -127,8 +130,8 @@ class Exact:
         if last is not None and last.sent is not placed.before:
             last = None  # one in between was estimated
         try:
-            text = self._text(placed, last)
-            rendered = self._encoded(placed, text, last)
+            text, same = self._text(placed, last)
+            rendered = self._encoded(placed, text, last, same)
         except (PromptError, TemplateError, TokenizerError) as error:
             made = self._instead.tokens(placed)
             return Tokens(made.ids, made.starts, exact=False, fault=str(error))
@@ -159,7 +162,8 @@ class Exact:
 
     # The text.
 
-    def _text(self, placed: Placed, last: _Rendered | None) -> str:
+    def _text(self, placed: Placed, last: _Rendered | None) -> tuple[str, int]:
+        """The text, and how many of its characters begin the one before."""
         request = placed.request
         composed = None if last is None else self._grown(placed, last)
         if composed is not None:
@@ -167,12 +171,12 @@ class Exact:
             if not _is_looked_at(self._composed):
                 return composed
         text = self._model.prompt(_body(request.options, request.tools, request.messages))
-        if composed is not None and composed != text:
+        if composed is not None and composed[0] != text:
             self._local = False
-        return text
+        return text, 0 if last is None else alike(last.text, text)
 
-    def _grown(self, placed: Placed, last: _Rendered) -> str | None:
-        """The text, if the request only adds messages and the template writes each by itself."""
+    def _grown(self, placed: Placed, last: _Rendered) -> tuple[str, int] | None:
+        """The same, if the request only adds messages and the template writes each by itself."""
         if not placed.only_grew:
             return None
         fresh = placed.request.messages[placed.common :]
@@ -196,7 +200,8 @@ class Exact:
         gone = before[same:]
         if not last.text.endswith(gone):
             return None
-        return last.text[: len(last.text) - len(gone)] + after[same:]
+        kept = len(last.text) - len(gone)
+        return last.text[:kept] + after[same:], kept
 
     def _shortest(
         self,
@@ -232,24 +237,24 @@ class Exact:
 
     # Its tokens.
 
-    def _encoded(self, placed: Placed, text: str, last: _Rendered | None) -> _Rendered:
+    def _encoded(self, placed: Placed, text: str, last: _Rendered | None, same: int) -> _Rendered:
         self._cut += 1
         whole = None
-        if not self._in_pieces or _is_looked_at(self._cut):
+        is_looked_at = self._cut == 1 or (len(text) <= _LOOKED_AT and _is_looked_at(self._cut))
+        if not self._in_pieces or is_looked_at:
             request = placed.request
             # The whole prompt, with what the tokenizer adds at its ends.
             whole = self._model.tokens(_body(request.options, request.tools, request.messages))
         if self._in_pieces:
-            rendered = self._in_parts(placed, text, last)
+            rendered = self._in_parts(placed, text, last, same)
             if whole is None or rendered.ids == array("I", whole):
                 return rendered
             self._in_pieces = False
         ids = array("I", whole or ())
         return self._with_places(placed, text, ids, [_START], None, 0)
 
-    def _in_parts(self, placed: Placed, text: str, last: _Rendered | None) -> _Rendered:
+    def _in_parts(self, placed: Placed, text: str, last: _Rendered | None, same: int) -> _Rendered:
         """Encoded piece by piece, from where it is not as before."""
-        same = 0 if last is None else alike(last.text, text)
         at = tokens = 0
         borders = [_START]
         ids: Ids[int] = array("I")
