@@ -373,6 +373,11 @@ def _is_summary(tail: Sequence[Known], rest: Sequence[Known], kept: set[bytes]) 
     )
 
 
+def tells_summary(text: str) -> bool:
+    """Whether a text says that it stands for messages that went before."""
+    return _SURELY.search(text) is not None
+
+
 def is_same_message(old: Known, new: Known) -> bool:
     """Whether it is one message with something in it changed."""
     if old.role != new.role:

@@ -7,13 +7,18 @@ behind it costs nothing more in that turn; once the first one is mended, it has 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
+from kvagent.audit.conversations import tells_summary
+from kvagent.audit.difference import loaded
 from kvagent.audit.rule import Sighting
+from kvagent.audit.rules import head, history
 from kvagent.audit.rules.fault import Fault, lost
 from kvagent.audit.rules.head_faults import HeadFaults
 from kvagent.audit.rules.history_faults import HistoryFaults
 from kvagent.audit.rules.windows import Windows
 from kvagent.audit.turns import Turn
+from kvagent.chat import text_of
 
 
 class Prefix:
@@ -28,14 +33,36 @@ class Prefix:
         """What differs from the request before; nothing is looked at where it only grew."""
         if not turn.differences:
             return ()
-        head = self._head.faults(turn)
-        if head is None:
+        of_head = self._head.faults(turn)
+        if of_head is None:
             return ()
-        return list(self._windows.turn(turn, _with_costs(turn, head + self._history.faults(turn))))
+        faults = _with_summary(turn, of_head, self._history.faults(turn))
+        return list(self._windows.turn(turn, _with_costs(turn, faults)))
 
     def end(self) -> Iterable[Sighting]:
         """What was waited with to see whether it comes again."""
         return list(self._windows.end())
+
+
+def _with_summary(turn: Turn, of_head: list[Fault], of_history: list[Fault]) -> list[Fault]:
+    """All faults; a summary in the head and the messages that it stands for are one."""
+    faults = of_head + of_history
+    edited = next((fault for fault in of_head if fault.rule is head.EDITED), None)
+    if edited is None or all(fault.rule is not history.REMOVED for fault in of_history):
+        return faults
+    snapshot = turn.placed.snapshot
+    messages = (loaded(message.raw) for message in snapshot.messages[: snapshot.head])
+    if not any(tells_summary(text_of(message)) for message in messages):
+        return faults
+    summary = replace(
+        edited,
+        rule=history.COMPACTED,
+        key="summary",
+        said="Old messages were replaced by a summary in the system prompt.",
+        fix="",
+    )
+    others = [each for each in faults if each.rule not in (head.EDITED, history.REMOVED)]
+    return [summary, *others]
 
 
 def _with_costs(turn: Turn, faults: list[Fault]) -> Iterator[Sighting]:

@@ -283,3 +283,14 @@ def test_what_a_transcript_tells_of_itself() -> None:
     (seen,) = sightings([request(old, 1), request(new, 2, departs="clearing")])
     assert (seen.rule.code, seen.spot.message) == ("KVA210", 3)
     assert sightings([request(old, 1), request(new, 2, departs="branch")]) == []
+
+
+def test_a_compaction_into_the_system_prompt_is_a_note() -> None:
+    long = long_history(12)
+    told = f"{SYSTEM['content']}\n\nSummary of the conversation so far: files were read."
+    for head in (
+        [{**SYSTEM, "content": told}],
+        [SYSTEM, {"role": "system", "content": told.partition("\n\n")[2]}],
+    ):
+        (seen,) = of_prompts(long, [*head, *long[-6:], user("go on")], tools=TOOLS)
+        assert (seen.rule.code, seen.spot.message) == ("KVA210", len(head) - 1)
