@@ -208,11 +208,11 @@ def audit(
         with Output(form, output, write_baseline, sources) as out:
             counting = _counting(settings, api_key)
             report = _audited(sources, settings, counting, policy)
-            _say_what_was_not_read(report, out)
             if settings.redact:
                 from kvagent.audit.redact import redacted
 
                 report = redacted(report, counting.prompts().count)
+            _say_what_was_not_read(report, out)
             out.write(report, details=settings.details)
     except SettingsError as error:
         raise Failure(str(error)) from error
