@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from kvagent.audit.findings import SPOTS
 from kvagent.audit.recent import Recent
 from kvagent.audit.rule import Rule, Sighting, Spot
-from kvagent.audit.rules.places import counted, spot_of, tool_of
+from kvagent.audit.rules.places import counted, sized, spot_of, tool_of
 from kvagent.audit.turns import Turn
 from kvagent.chat import text_of
 from kvagent.policy import long_result
@@ -79,6 +79,7 @@ class _Long:
     again: int = 0
     """How often later requests sent one of them again, and how many tokens that were."""
     carried: int = 0
+    exact: bool = True
     spots: list[Spot] = field(default_factory=list)
 
 
@@ -147,6 +148,7 @@ class LongResults:
         kin = self._found.setdefault(tool, _Long(tool))
         kin.count += 1
         kin.tokens += tokens
+        kin.exact = kin.exact and turn.exact
         if len(kin.spots) < SPOTS:
             text = text_of(turn.request.messages[number])
             kin.spots.append(spot_of(turn, number, field="content", tokens=tokens, excerpt=text))
@@ -169,11 +171,11 @@ def _said(long: _Long) -> str:
     whose = f" of {long.tool}" if long.tool else ""
     many = long.count > 1
     said = (
-        f"{results}{whose} {'are' if many else 'is'} long: {long.tokens:,} tokens, "
+        f"{results}{whose} {'are' if many else 'is'} long: {sized(long.tokens, exact=long.exact)} tokens, "
         f"{'together ' if many else ''}up to {long.share:.0%} of a prompt"
     )
     if long.again and many:
-        said += f"; later requests carried {long.carried:,} tokens of them"
+        said += f"; later requests carried {sized(long.carried, exact=long.exact)} tokens of them"
     elif long.again:
         later = counted(long.again, "later request")
         said += f"; {later} carried it"

@@ -9,7 +9,7 @@ from statistics import median
 from kvagent.audit.prediction import Target
 from kvagent.audit.recent import Recent
 from kvagent.audit.rule import Rule, Sighting, Spot
-from kvagent.audit.rules.places import counted, spot_of
+from kvagent.audit.rules.places import counted, sized, spot_of
 from kvagent.audit.turns import Traced, Turn
 from kvagent.backends import overflow_of
 
@@ -92,6 +92,7 @@ class _Grown:
     spot: Spot
     tokens: int
     window: int | None
+    exact: bool
     turns: int = 1
     growths: list[int] = field(default_factory=list)
 
@@ -114,9 +115,10 @@ class Window:
         if overflow is not None and error is not None:
             self._limit = overflow.window or self._limit
             size = overflow.prompt_tokens or turn.prompt_tokens
+            exact = turn.exact or overflow.prompt_tokens is not None
             window = "" if overflow.window is None else f" of {overflow.window:,} tokens"
             said = f"The server refused prompts that are longer than its window{window}."
-            spot = spot_of(turn, excerpt=f"{size:,} tokens: {error}")
+            spot = spot_of(turn, excerpt=f"{sized(size, exact=exact)} tokens: {error}")
             yield Sighting(OVERFLOW, overflow.window, spot, said, everywhere=True)
             if turn.kind == "again" and self._refused.get(branch):
                 said = "Requests that had been refused as too long were sent again unchanged."
@@ -125,7 +127,7 @@ class Window:
             return
         self._refused.put(branch, 0)
         if turn.predicted_tokens is None and turn.prompt_tokens:
-            spot = spot_of(turn, excerpt=f"{turn.prompt_tokens:,} tokens")
+            spot = spot_of(turn, excerpt=f"{sized(turn.prompt_tokens, exact=turn.exact)} tokens")
             yield Sighting(TOO_LONG, None, spot, _does_not_fit(turn.target), everywhere=True)
 
     def traced(self, traced: Traced) -> Iterable[Sighting]:
@@ -153,10 +155,11 @@ class Window:
         (left, _, nearest), count = near[0], len(near)
         window = nearest.window or self._limit or 0
         who = "A conversation comes" if count == 1 else f"{count:,} conversations come"
+        growth = sized(round(median(nearest.growths)), exact=nearest.exact)
         said = (
             f"{who} near the end of the window of {window:,} tokens; conversation "
-            f"{nearest.spot.conversation} has {nearest.tokens:,} and grows by "
-            f"{round(median(nearest.growths)):,} a turn: it is full in {counted(left, 'turn')}."
+            f"{nearest.spot.conversation} has {sized(nearest.tokens, exact=nearest.exact)} and grows by "
+            f"{growth} a turn: it is full in {counted(left, 'turn')}."
         )
         shown = near[:_NAMED]
         for place, (_, _, grown) in enumerate(shown):
@@ -166,10 +169,11 @@ class Window:
     def _follow(self, turn: Turn) -> None:
         held = self._grown.get(turn.conversation)
         if held is None:
-            held = _Grown(spot_of(turn), turn.prompt_tokens, turn.target.window)
+            held = _Grown(spot_of(turn), turn.prompt_tokens, turn.target.window, turn.exact)
             self._grown.put(turn.conversation, held)
             return
         held.spot, held.tokens = spot_of(turn), turn.prompt_tokens
+        held.exact = held.exact and turn.exact
         held.turns += 1
         if turn.growth is not None and turn.growth > 0:
             held.growths = [*held.growths[1 - _TURNS :], turn.growth]
