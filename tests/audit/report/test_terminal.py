@@ -171,8 +171,8 @@ def test_a_summary_says_all_that_matters_in_one_screen() -> None:
         "OpenAI chat: 2 requests in 1 conversation",
         "                  as recorded  through kvagent",
         "  hit rate             ≈32.0%           ≈75.0%",
-        "  prefill                ≈204              ≈50  −75%",
-        "  of it wasted            ≈50                0",
+        "  prefill tokens         ≈204              ≈50  −75%",
+        "  of them wasted          ≈50                0",
         "  longest prompt         ≈200             ≈100  −50%",
         "  prefix breaks             0                0",
         "  Tokens are estimates by cl100k. Predicted for vLLM, blocks of 16 tokens, a",
@@ -236,7 +236,7 @@ def test_a_trace_without_texts() -> None:
     assert lines[1:5] == [
         "OpenAI chat: 1 request in 1 conversation",
         "  hit rate        51.2%",
-        "  prefill           488",
+        "  prefill tokens    488",
         "  longest prompt  1,000",
     ]
     assert any("blocks of 512 tokens" in line for line in lines)
@@ -327,7 +327,9 @@ def test_hundreds_of_turns_are_thinned() -> None:
     rows = [row(at) for at in range(1, 500)]
     rows[300] = row(301, wasted_tokens=7, error="too many requests")
     lines = told(one(rows=rows), details=True)
-    table = lines[lines.index("Turns, in estimated tokens") + 1 :]
+    (title,) = (at for at, line in enumerate(lines) if line.startswith("Turns, "))
+    assert lines[title].endswith(" of 499, in estimated tokens")
+    table = lines[title + 1 :]
     turns = [line.split()[0] for line in table if line[:6].strip().isdigit()]
     assert {"1", "301", "499"} <= set(turns)
     assert len(turns) <= 60

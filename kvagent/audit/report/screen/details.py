@@ -18,7 +18,7 @@ from kvagent.audit.rule import Finding, Spot
 from kvagent.audit.session import Row, Session
 from kvagent.audit.turns import Traced
 
-_SPOTS, _RESULTS, _TURNS = 10, 10, 40
+_SPOTS, _RESULTS, _TURNS, _TRACED = 10, 10, 40, 20
 _INDENT = 2
 
 
@@ -111,13 +111,14 @@ def _turns(session: Session, layout: Layout) -> list[Text]:
     before = -1
     for at, figures_of in zip(shown, cells, strict=True):
         row = rows[at]
-        if at - before > 1:
+        if at - before > 1 and isinstance(row, Row):
             gap = f"{at - before - 1:,} more"
             table.append([("…", "dim"), *[""] * (len(titles) - 1), (gap, "dim")])
         said = "; ".join(happened(row)) if isinstance(row, Row) else ""
         table.append([*figures_of, (layout.begins(said, room), "yellow")])
         before = at
-    about = "" if is_exact(session) else ", in estimated tokens"
+    about = "" if len(shown) == len(rows) else f", {len(shown)} of {len(rows):,}"
+    about += "" if is_exact(session) else ", in estimated tokens"
     return [
         Text(),
         *layout.paragraph(("Turns", "bold"), about),
@@ -156,6 +157,8 @@ def _chosen(rows: Sequence[Row | Traced]) -> list[int]:
     """Which rows are shown: the first and the last, those with the most to say, and some between."""
     if len(rows) <= _TURNS:
         return list(range(len(rows)))
+    if isinstance(rows[0], Traced):
+        return list(range(0, len(rows), -(-len(rows) // _TRACED)))
     chosen = {0, len(rows) - 1}
     special = [at for at, row in enumerate(rows) if isinstance(row, Row) and happened(row)]
     special.sort(key=lambda at: -_weight(rows[at]))
