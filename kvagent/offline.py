@@ -16,6 +16,7 @@ from kvagent.chat import Doubt
 from kvagent.engine import Engine
 from kvagent.events import Bypassed, Event, TurnFinished
 from kvagent.policy import Policy
+from kvagent.stores import Store
 from kvagent.summaries import Summarize
 
 logger = logging.getLogger("kvagent")
@@ -37,17 +38,22 @@ class Rewritten:
 class Offline:
     """The engine, as it runs on recordings.
 
-    ``ValueError`` for a policy that names a file which cannot be read.
+    ``ValueError`` for a policy that names a file which cannot be read. ``store`` is as for Engine.
     """
 
-    def __init__(self, policy: Policy, *, summarizer: Summarize | None = None) -> None:
+    def __init__(
+        self, policy: Policy, *, summarizer: Summarize | None = None, store: Store | None = None
+    ) -> None:
         # There is no server to ask, and in the foreground the same recording gives the same bytes.
         alone: dict[str, object] = {"probe": False}
         if policy.compact is not None:
             alone["compact"] = policy.compact.model_copy(update={"background": False})
         self._events: list[Event] = []
         self.engine = Engine(
-            policy.model_copy(update=alone), on_event=self._note, summarizer=summarizer
+            policy.model_copy(update=alone),
+            store=store,
+            on_event=self._note,
+            summarizer=summarizer,
         )
 
     def _note(self, event: Event) -> None:

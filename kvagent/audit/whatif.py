@@ -24,6 +24,7 @@ from kvagent.events import Edited
 from kvagent.explanation import changed
 from kvagent.offline import Offline, place
 from kvagent.policy import Policy
+from kvagent.stores import MemoryStore
 
 if TYPE_CHECKING:
     from kvagent.tokens.profile import TemplateProfile
@@ -35,9 +36,9 @@ _OTHER_FORMS = frozenset(
     ("anthropic", "claude_code", "claude_web", "codex", "openai_functions", "openai_responses")
 )
 
-# Bytes of conversations that the engine holds, unless the policy says it: a log is read one request
-# after the other, and what was not continued for long hardly is.
-_ROOM = 64 << 20
+# Bytes of conversations that the engine holds, unless the policy says it, and of texts that it could
+# give back: in a log, what was not continued for long hardly is.
+_ROOM, _STORED = 32 << 20, 16 << 20
 
 # In place of prefill.
 _REFUSED = -1
@@ -57,7 +58,7 @@ class WhatIfSent:
         self._policy = "; ".join(changed(policy)) or "the default policy"
         if "memory_bytes" not in policy.model_fields_set:
             policy = policy.model_copy(update={"memory_bytes": _ROOM})
-        self._offline = Offline(policy)
+        self._offline = Offline(policy, store=MemoryStore(_STORED))
         prompts = _Beside(analysis.prompts)
         self._analysis = Analysis(prompts, analysis.target, analysis.kv_bytes)
         self._totals = Totals()
