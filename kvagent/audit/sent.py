@@ -90,7 +90,7 @@ class Reader:
     def __init__(self) -> None:
         self._known: Recent[bytes, Known] = Recent(_ROOM)
         # By the last of their messages, which as an object is no other as long as it is held here.
-        self._read: Recent[int, _Read] = Recent(_ROOM)
+        self._read: Recent[int, _Read] = Recent(_ROOM >> 1)
         self._tools: Recent[bytes, bytes] = Recent(_ROOM >> 2)
         # By the list as an object, which is held as well.
         self._read_tools: Recent[int, tuple[Any, Sequence[bytes]]] = Recent(_ROOM >> 2)

@@ -18,7 +18,7 @@ import orjson
 from kvagent.audit.formats.json_text import parsed
 
 # Bytes of lines that are held, and what a line may have to be among them.
-_ROOM = 12 << 20
+_ROOM = 8 << 20
 _LONGEST = 4 << 20
 
 _LIST = re.compile(rb'"messages"\s*:\s*\[')

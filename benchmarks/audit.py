@@ -1,0 +1,156 @@
+"""How long does the audit of a large log take, and how much memory, beside another linter and beside the floor?
+
+A log of requests is generated, always the same one for the same numbers: agents' conversations that grow. Each
+program reads it as a process of its own; what is told is its CPU time, with its children's, its time by the clock,
+and the most memory that it held.
+
+    python benchmarks/audit.py MODEL [--kvlint PYTHON] [--requests 1900] [--rounds 3] [--json OUT]
+
+``MODEL`` is a Hugging Face folder with tokenizer and chat template. ``--kvlint`` is the Python of an environment
+with kvlint in it: ``python -m venv V && V/bin/pip install kvlint==0.1.1``.
+
+The floor is what no audit with exact tokens can do without: ``orjson.loads`` of every line, and the bare tokenizer
+over each text of each message (what it says, and what its calls are given) once. ``analysis`` is the audit without
+the start of the interpreter and the loading of the tokenizer; ``x floor`` compares the two, the least of some rounds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import orjson
+from request_log import write
+from rich.console import Console
+from rich.table import Table
+
+_SERVERS: dict[str, list[str]] = {
+    "kvagent audit": [],
+    "kvagent audit, blocks": ["--blocks", "20000"],
+    "kvagent audit, slots": ["--server", "llama.cpp", "--slots", "4"],
+}
+
+
+def command(argv: Sequence[str]) -> dict[str, float]:
+    """Seconds and megabytes of a process."""
+    start = time.perf_counter()
+    process = subprocess.Popen(
+        argv, stdout=subprocess.DEVNULL, env={**os.environ, "HF_HUB_OFFLINE": "1"}
+    )
+    _, status, used = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode not in (0, 1, 2):
+        raise SystemExit(f"{argv[0]} ended with {process.returncode}")
+    return {
+        "cpu_s": used.ru_utime + used.ru_stime,
+        "clock_s": time.perf_counter() - start,
+        "peak_mb": used.ru_maxrss / 1024,
+    }
+
+
+def texts_of(message: dict[str, Any]) -> list[str]:
+    """What a tokenizer has to see of a message."""
+    texts = [message["content"]]
+    texts += [call["function"]["arguments"] for call in message.get("tool_calls", ())]
+    return texts
+
+
+def floor(file: Path, model: str) -> float:
+    """CPU seconds that nobody can do without."""
+    from tokenizers import Tokenizer
+
+    tokenizer = Tokenizer.from_file(f"{model}/tokenizer.json")
+    texts: set[str] = set()
+    with file.open("rb") as lines:
+        seconds = 0.0
+        for line in lines:
+            start = time.process_time()
+            body = orjson.loads(line)
+            seconds += time.process_time() - start
+            texts.update(text for message in body["messages"] for text in texts_of(message))
+    start = time.process_time()
+    for text in texts:
+        tokenizer.encode(text, add_special_tokens=False)
+    return seconds + time.process_time() - start
+
+
+def analysis(file: Path, model: str | None) -> float:
+    """CPU seconds of an audit, from the opened file to the findings."""
+    from kvagent.audit.counting import counting_of
+    from kvagent.audit.run import Auditor
+    from kvagent.audit.settings import Settings
+
+    settings = Settings(tokenizer=model, what_if=False)
+    auditor = Auditor(settings, counting=counting_of(settings))
+    start = time.process_time()
+    auditor.file(file)
+    return time.process_time() - start
+
+
+def measured(arguments: argparse.Namespace, file: Path) -> dict[str, Any]:
+    """All of it, by name."""
+    model, rounds = arguments.model, range(arguments.rounds)
+    kvagent = [str(Path(sys.executable).parent / "kvagent"), "audit", str(file)]
+    kvagent += ["--isolated", "--tokenizer", model]
+    found: dict[str, Any] = {}
+    for name, options in _SERVERS.items():
+        found[name] = command([*kvagent, "--no-what-if", *options])
+    found["kvagent audit, with what-if"] = command(kvagent)
+    if arguments.kvlint:
+        program = Path(arguments.kvlint).parent / "kvlint"
+        found["kvlint lint"] = command([str(program), "lint", str(file), "--model", model])
+    kinds: dict[str, Callable[[], float]] = {
+        "floor": lambda: floor(file, model),
+        "analysis, exact": lambda: analysis(file, model),
+        "analysis, estimated": lambda: analysis(file, None),
+    }
+    analysis(file, model)  # what is imported is imported
+    # In turn, so that whatever disturbs the machine disturbs all of them.
+    times = [{name: kind() for name, kind in kinds.items()} for _ in rounds]
+    for name in kinds:
+        found[name] = {"cpu_s": min(each[name] for each in times)}
+    return found
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("model", help="a Hugging Face folder")
+    parser.add_argument("--kvlint", help="the Python of an environment with kvlint")
+    parser.add_argument("--requests", type=int, default=1_900)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--json", type=Path, help="write the figures there")
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "requests.jsonl"
+        size = write(file, arguments.requests)
+        found = measured(arguments, file)
+    least, ours = found["floor"]["cpu_s"], found["kvagent audit"]["cpu_s"]
+    table = Table("", "CPU s", "clock s", "peak MB", "x floor", "x kvagent audit")
+    for name, each in found.items():
+        seconds = each["cpu_s"]
+        table.add_row(
+            name,
+            f"{seconds:.2f}",
+            f"{each['clock_s']:.2f}" if "clock_s" in each else "",
+            f"{each['peak_mb']:.0f}" if "peak_mb" in each else "",
+            f"{seconds / least:.2f}",
+            f"{seconds / ours:.2f}",
+        )
+    console = Console()
+    console.print(f"{arguments.requests:,} requests, {size / 1e6:.1f} MB")
+    console.print(table)
+    if arguments.json:
+        arguments.json.write_text(json.dumps({"bytes": size, "figures": found}, indent=1))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
