@@ -55,16 +55,27 @@ class Seen:
 
 def notes(session: Session, seen: Seen) -> list[str]:
     """What the session's figures leave out, a sentence or two each; the weightiest first."""
+    told = list(_unreadable(session))
     if session.traced:
-        told = [_traced(session), *_refused(_unfit(session))]
-    else:
-        told = [*_heads(session, seen), *_tokens(session, seen), *_requests(session, seen)]
-        told += _cache(session, seen)
-    if count := session.unreadable_count:
-        told.append(
-            f"{counted(count, 'entry', 'entries')} could not be read and {_are(count)} left out."
-        )
+        return [*told, _traced(session), *_refused(_unfit(session))]
+    told += _refused(seen.refused)
+    told += _heads(session, seen)
+    told += _rebuilt(seen)
+    told += _tokens(session, seen)
+    told += _reported(session)
+    told += _cache(session)
     return told
+
+
+def _unreadable(session: Session) -> Iterable[str]:
+    if count := session.unreadable_count:
+        line = session.unreadable[0].place.line
+        first = "it is" if count == 1 else "the first is"
+        where = "" if line is None else f"; {first} line {line:,}"
+        yield (
+            f"{counted(count, 'entry', 'entries')} could not be read and {_are(count)} left out"
+            f"{where}."
+        )
 
 
 def _traced(session: Session) -> str:
@@ -104,12 +115,15 @@ def _tokens(session: Session, seen: Seen) -> Iterable[str]:
         )
 
 
-def _requests(session: Session, seen: Seen) -> Iterable[str]:
+def _rebuilt(seen: Seen) -> Iterable[str]:
     if seen.unrolled:
         yield (
             "The requests are rebuilt from a list of messages: what the agent added to them, or "
             "changed in old messages, does not show."
         )
+
+
+def _reported(session: Session) -> Iterable[str]:
     reported = session.totals.reported_requests
     if 0 < reported < session.requests:
         yield (
@@ -118,8 +132,7 @@ def _requests(session: Session, seen: Seen) -> Iterable[str]:
         )
 
 
-def _cache(session: Session, seen: Seen) -> Iterable[str]:
-    yield from _refused(seen.refused)
+def _cache(session: Session) -> Iterable[str]:
     if session.conversations > 1:
         yield (
             "The prediction takes the requests one after the other, as if each had been answered "

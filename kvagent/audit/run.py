@@ -170,12 +170,8 @@ class Auditor:
                 items = as_sent(chain(items, self._more(log.files[1:])))
             session = audit(items, log.name, known, analysis, checks(), watchers)
         session.findings = [each for each in session.findings if each.rule.code in self._codes]
-        if not session.requests and session.unreadable_count:
-            fault = session.unreadable[0]
-            raise NoTranscript(
-                f"nothing in {log.name} can be read as {known.title} ({known.name}): "
-                f"{fault.place} {fault.why}."
-            )
+        if not session.requests and (session.unreadable_count or self.settings.format is not None):
+            raise NoTranscript(_nothing(session))
         if len(log.files) > 1:
             session.notes.append(
                 f"{len(log.files):,} files with one request each are read as one log, in the order "
@@ -247,6 +243,16 @@ class _Counted(io.FileIO):
         size = super().readinto(buffer)
         self._advance(size or 0)
         return size
+
+
+def _nothing(session: Session) -> str:
+    """That no request was found, and why that may be."""
+    if session.unreadable:
+        fault = session.unreadable[0]
+        why = f"{fault.place} {fault.why}"
+    else:
+        why = "it holds no request in that form; without --from, its content says what it is"
+    return f"nothing in {session.file} can be read as {session.format_title} ({session.format}): {why}."
 
 
 def _is_something_else(file: File, error: NoTranscript) -> bool:

@@ -37,7 +37,7 @@ def rate(value: object) -> object:
     try:
         number = float(text.removesuffix("%"))
     except ValueError:
-        raise ValueError("write a share such as 90% or 0.9") from None
+        raise ValueError("should be a share such as 90% or 0.9") from None
     percent = text.endswith("%")
     if not percent and number == 1:
         raise ValueError("may mean two things: write 1% or 100%")

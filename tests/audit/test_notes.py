@@ -92,9 +92,24 @@ def test_several_conversations() -> None:
 
 
 def test_what_could_not_be_read() -> None:
-    bad = [Unreadable(Place("log.jsonl", n), "no JSON") for n in range(30)]
-    assert "30 entries could not be read" in said([*log(), *bad])
-    assert "1 entry could not be read and is left out." in said([*log(), bad[0]])
+    bad = [Unreadable(Place("log.jsonl", n), "no JSON") for n in range(7, 37)]
+    assert "30 entries could not be read and are left out; the first is line 7." in said(
+        [*log(), *bad]
+    )
+    assert "1 entry could not be read and is left out; it is line 7." in said([*log(), bad[0]])
+    whole = Unreadable(Place("log.json"), "no JSON")
+    assert "1 entry could not be read and is left out." in said([*log(), whole])
+
+
+def test_what_a_summary_must_not_cut_off_comes_first() -> None:
+    """A screen has room for two of them."""
+    bad = Unreadable(Place("log.jsonl", 7), "no JSON")
+    told = session([*log(unrolled=True, complete=frozenset()), bad], None, []).notes
+    assert [note.split(" ", 1)[1].split(" ")[:2] for note in told[:3]] == [
+        ["entry", "could"],
+        ["transcript", "lacks"],
+        ["requests", "are"],
+    ]
 
 
 def test_a_trace() -> None:

@@ -61,7 +61,7 @@ class HistoryFaults:
         elif change.what == "edited":
             yield self._edited(turn, at, old, change.old.start)
         elif change.what == "inserted":
-            yield _inserted(turn, at, len(change.new))
+            yield _inserted(turn, at)
         else:
             yield _removed(turn, at, old, change)
 
@@ -141,7 +141,7 @@ class _Few:
     def more(self, change: Change) -> None:
         """A change that is not looked at: it is taken for what the last one of its kind was."""
         if change.what in self._last:
-            self._untold[self._last[change.what]] += max(len(change.old), len(change.new))
+            self._untold[self._last[change.what]] += 1
 
     def told(self) -> list[Fault]:
         """Those that are told."""
@@ -151,7 +151,7 @@ class _Few:
         ]
 
 
-def _inserted(turn: Turn, at: int, count: int) -> Fault:
+def _inserted(turn: Turn, at: int) -> Fault:
     message = turn.request.messages[at]
     return Fault(
         history.INSERTED,
@@ -159,7 +159,6 @@ def _inserted(turn: Turn, at: int, count: int) -> Fault:
         f"{called_first(message.get('role'))} was put in front of old ones.",
         message=at,
         excerpt=text_of(message),
-        count=count,
     )
 
 
@@ -173,7 +172,6 @@ def _removed(turn: Turn, at: int, old: Snapshot, change: Change) -> Fault:
         "Old messages were left out in front of others.",
         message=at,
         excerpt=text_of(first),
-        count=len(gone),
     )
     if len(gone) == 1 and is_whole_moved(gone[0], turn.placed.snapshot.messages[at + 1 :]):
         return replace(

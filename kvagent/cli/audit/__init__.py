@@ -212,7 +212,7 @@ def audit(
                 from kvagent.audit.redact import redacted
 
                 report = redacted(report, counting.prompts().count)
-            _say_what_was_not_read(report, out)
+            _say_what_was_not_read(report, out, sources)
             out.write(report, details=settings.details)
     except SettingsError as error:
         raise Failure(str(error)) from error
@@ -268,7 +268,7 @@ def _size(paths: Sequence[str]) -> int | None:
         return None  # a pipe; or opening it will say why
 
 
-def _say_what_was_not_read(report: Report, out: Output) -> None:
+def _say_what_was_not_read(report: Report, out: Output, sources: Sequence[str]) -> None:
     """Raises ``Failure`` if that is everything."""
     from kvagent.cli.audit.output import one_line, say
 
@@ -286,7 +286,8 @@ def _say_what_was_not_read(report: Report, out: Output) -> None:
             raise Failure(one_line(why[0]))
         if why:
             raise Failure(one_line(f"none of {len(why)} files can be read; the first: {why[0]}"))
-        raise Failure(one_line(f"there is no transcript here{told and f'; {told}'}"))
+        where = ", ".join(sources)
+        raise Failure(one_line(f"there is no transcript in {where}{told and f'; {told}'}"))
     if told:
         say(told)
     if not out.is_seen:

@@ -15,9 +15,14 @@ from pathlib import Path
 from typing import Self, get_args
 
 from kvagent.audit.baseline import Baseline
+from kvagent.audit.files import files_of
+from kvagent.audit.formats import recognise
+from kvagent.audit.formats.contents import Contents
 from kvagent.audit.report.page.visible import visible
 from kvagent.audit.session import Report
 from kvagent.audit.settings import OutputFormat
+from kvagent.audit.source import opened
+from kvagent.audit.transcript import NoTranscript
 from kvagent.cli.failure import Failure
 from kvagent.cli.whole_file import STANDARD, WholeFile
 
@@ -79,6 +84,8 @@ class Output:
             for other in others:
                 if _is_same_file(target, other):
                     raise Failure(f"{target} would replace {other}: name another file")
+            if _is_transcript_of(target, sources):
+                raise Failure(f"{target} is a transcript that is audited: name another file")
             others.append(target)
         self._stack = ExitStack()
         with ExitStack() as stack:
@@ -133,6 +140,21 @@ def _is_same_file(one: str, other: str) -> bool:
     if path.exists() and not path.is_file():
         return False
     return os.path.realpath(one) == os.path.realpath(other)
+
+
+def _is_transcript_of(target: str, sources: Sequence[str]) -> bool:
+    """Whether a file of the folders that are audited is one; a report may lie there and be renewed."""
+    if target == STANDARD or not Path(target).is_file():
+        return False
+    real = os.path.realpath(target)
+    if all(os.path.realpath(file.path) != real for file in files_of(sources)):
+        return False
+    try:
+        with opened(target) as source:
+            recognise(Contents.of(source))
+    except NoTranscript:
+        return False
+    return True
 
 
 def _written(report: Report, form: OutputFormat) -> str:

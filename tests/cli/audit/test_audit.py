@@ -199,7 +199,7 @@ def test_nothing_to_read(folder: Path) -> None:
     (folder / "empty").mkdir()
     (folder / "none").mkdir()
     (folder / "none/notes.txt").write_text("to do")
-    assert "there is no transcript here" in refused("empty")
+    assert "there is no transcript in empty" in refused("empty")
     assert "1 file is no transcript: none/notes.txt" in refused("none")
     assert "cannot be read: No such file or directory" in refused("nowhere")
     assert "none of 2 files can be read; the first: nowhere" in refused("nowhere", "nobody")
@@ -207,6 +207,7 @@ def test_nothing_to_read(folder: Path) -> None:
 
 def test_a_format_that_is_named(folder: Path) -> None:
     assert "nothing in clean.jsonl can be read as" in refused("clean.jsonl", "--from", "mooncake")
+    assert "it holds no request in that form" in refused("clean.jsonl", "--from", "pi")
     assert "there is no format yaml; there are anthropic," in refused(
         "clean.jsonl", "--from", "yaml"
     )
@@ -350,6 +351,14 @@ def test_an_unknown_setting_is_named_with_its_file(folder: Path) -> None:
 )
 def test_misuse_is_one_sentence(folder: Path, option: list[str], said: str) -> None:
     assert said in refused("clean.jsonl", *option)
+
+
+def test_a_report_takes_no_place_of_a_transcript_in_a_folder(folder: Path) -> None:
+    for option in ("--output", "--write-baseline"):
+        said = refused(".", option, "clock.jsonl", "--output-format", "json")
+        assert "clock.jsonl is a transcript that is audited: name another file" in said
+    for _ in range(2):
+        assert run(".", "-o", "report.json", "--write-baseline", "known.json").exit_code == 0
 
 
 # -- what is written
