@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from difflib import get_close_matches
 
 from kvagent.audit.baseline import Baseline, is_lower, worse
 from kvagent.audit.rule import Finding, Rule, Severity
@@ -66,6 +67,8 @@ def _wanted(word: str) -> frozenset[str]:
     severities = _FROM.get(word.lower())
     if severities is not None:
         return frozenset(severities)
+    if close := get_close_matches(word.lower(), _FROM, n=1):
+        raise SettingsError(f"--fail-on {word} is no severity, was {close[0]} meant?")
     try:
         rules: list[Rule] = meant(word, RULES)
     except SettingsError as error:
@@ -87,7 +90,10 @@ def _hit_rate(least: float, sessions: Sequence[Session], baseline: Baseline | No
     if not prompt:
         return Gate(name, failed=True, said="There is no prompt of which it could be told.")
     rate = cached / prompt
-    said = f"The hit rate is {rate:.2%}, {cached:,} of {prompt:,} prompt tokens"
+    about = _about(sessions)
+    said = (
+        f"The hit rate is {about}{rate:.2%}, {about}{cached:,} of {about}{prompt:,} prompt tokens"
+    )
     if rate >= least:
         return Gate(name, failed=False, said=f"{said}.")
     below = [s for s in sessions if s.totals.hit_rate is not None and s.totals.hit_rate < least]
@@ -95,7 +101,8 @@ def _hit_rate(least: float, sessions: Sequence[Session], baseline: Baseline | No
         return Gate(name, failed=False, said=f"{said}, which is known.")
     worst = min(below, key=lambda session: session.totals.hit_rate or 0.0)
     if len(sessions) > 1:
-        said += f"; the lowest is {worst.totals.hit_rate or 0.0:.2%} in {worst.file}"
+        lowest = f"{_about([worst])}{worst.totals.hit_rate or 0.0:.2%}"
+        said += f"; the lowest is {lowest} in {worst.file}"
     return Gate(name, failed=True, said=f"{said}; {least:.2%} was asked for.")
 
 
@@ -117,7 +124,7 @@ def _longest(most: int, sessions: Sequence[Session], baseline: Baseline | None) 
     longest = max(over or sessions, key=lambda session: session.totals.longest, default=None)
     if longest is None:
         return Gate(name, failed=False, said="There is no prompt.")
-    said = f"The longest prompt has {longest.totals.longest:,} tokens"
+    said = f"The longest prompt has {_about([longest])}{longest.totals.longest:,} tokens"
     where = f", in {longest.file}" if len(sessions) > 1 else ""
     if not over:
         return Gate(name, failed=False, said=f"{said}{where}.")
@@ -137,7 +144,7 @@ def _against(
             said.append(f"{_counted(found)}, new or worse")
         rate = session.totals.hit_rate
         if entry is not None and is_lower(rate, entry.hit_rate):
-            now = "not known" if rate is None else f"{rate:.2%}"
+            now = "not known" if rate is None else f"{_about([session])}{rate:.2%}"
             said.append(f"the hit rate is {now}, it was {entry.hit_rate:.2%}")
         if said:
             failed = True
@@ -147,6 +154,11 @@ def _against(
             )
     if not failed:
         yield Gate("baseline", failed=False, said="Nothing got worse.")
+
+
+def _about(sessions: Sequence[Session]) -> str:
+    """What stands in front of a figure of theirs that rests on estimates."""
+    return "" if all(session.exact or session.traced for session in sessions) else "≈"
 
 
 def _counted(findings: Sequence[Finding]) -> str:

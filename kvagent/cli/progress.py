@@ -28,18 +28,29 @@ def progress(title: str, size: int | None) -> Iterator[Screen]:
         yield Screen(lambda _: None, lambda text: print(text, file=sys.stderr))
         return
     from rich.console import Console
-    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
+    from rich.progress import (
+        BarColumn,
+        DownloadColumn,
+        Progress,
+        SpinnerColumn,
+        TextColumn,
+        TimeElapsedColumn,
+    )
 
     console = Console(stderr=True)
+    # Of a document that is read at once the work comes behind the last byte: what turns and counts
+    # shows that it goes on.
     columns = (
+        SpinnerColumn("line"),
         TextColumn("{task.description}"),
         BarColumn(),
         DownloadColumn(),
-        TimeRemainingColumn(),
+        TimeElapsedColumn(),
     )
     # What is on the screen belongs to the result alone once the bar has done its work.
     with Progress(*columns, console=console, transient=True) as bar:
-        task = bar.add_task(title, total=size)
+        # One more than there is: a bar that is full stands still.
+        task = bar.add_task(title, total=None if size is None else size + 1)
         yield Screen(
             lambda done: bar.advance(task, done),
             lambda text: console.print(text, markup=False, highlight=False, soft_wrap=True),

@@ -74,10 +74,10 @@ def test_rules_by_code_beginning_and_name() -> None:
 
 
 def test_a_word_that_is_no_rule() -> None:
-    with pytest.raises(
-        SettingsError, match=r"--fail-on errors is no rule.*or error, warning, note"
-    ):
+    with pytest.raises(SettingsError, match=r"errors is no severity, was error meant\?"):
         gates(session(), fail_on="errors")
+    with pytest.raises(SettingsError, match=r"--fail-on KVX is no rule.*or error, warning, note"):
+        gates(session(), fail_on="KVX")
 
 
 def test_each_word_is_a_gate() -> None:
@@ -101,9 +101,12 @@ def test_the_hit_rate_is_that_of_all_files() -> None:
     assert gate.failed
     assert gate.name == "min-hit-rate 96.01%"
     assert gate.said == (
-        "The hit rate is 96.00%, 9,600 of 10,000 prompt tokens; the lowest is 0.00% in short.json; "
-        "96.01% was asked for."
+        "The hit rate is ≈96.00%, ≈9,600 of ≈10,000 prompt tokens; the lowest is ≈0.00% in "
+        "short.json; 96.01% was asked for."
     )
+    short.exact = long.exact = True
+    (gate,) = gates(short, long, min_hit_rate="96.01%")
+    assert gate.said.startswith("The hit rate is 96.00%, 9,600 of 10,000 prompt tokens; ")
 
 
 def test_a_hit_rate_that_nobody_knows_is_not_held() -> None:
@@ -114,9 +117,9 @@ def test_the_longest_prompt() -> None:
     one, other = session(prompt=100), session(file="b.jsonl", prompt=200)
     assert failed(one, other, max_prompt_tokens=200) == []
     (gate,) = gates(one, other, max_prompt_tokens=199)
-    assert gate.said == "The longest prompt has 200 tokens, in b.jsonl; 199 may be sent."
+    assert gate.said == "The longest prompt has ≈200 tokens, in b.jsonl; 199 may be sent."
     (gate,) = gates(one, max_prompt_tokens=99)
-    assert gate.said == "The longest prompt has 100 tokens; 99 may be sent."
+    assert gate.said == "The longest prompt has ≈100 tokens; 99 may be sent."
 
 
 # -- with a baseline
@@ -160,7 +163,7 @@ def test_a_lower_hit_rate_fails() -> None:
     base = known(session(cached=900))
     assert failed(session(cached=890), baseline=base) == []
     (gate,) = gates(session(cached=889), baseline=base)
-    said = "The hit rate is 88.90%, it was 90.00%."
+    said = "The hit rate is ≈88.90%, it was 90.00%."
     assert gate == Gate("baseline", failed=True, said=said, file="a.jsonl")
     assert failed(session(prompt=0, cached=0), baseline=base) == ["baseline"]
 

@@ -31,3 +31,22 @@ def test_a_bar_on_a_terminal(monkeypatch: pytest.MonkeyPatch, size: int | None) 
         screen.say("line 3 [is] broken")
     assert "working" in terminal.getvalue()
     assert "line 3 [is] broken" in terminal.getvalue()
+
+
+def test_a_bar_goes_on_behind_the_last_byte(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a document all bytes are read before the work begins."""
+    from rich.progress import Progress
+
+    monkeypatch.setattr("sys.stderr", Terminal())
+    bars: list[Progress] = []
+    start = Progress.start
+
+    def started(self: Progress) -> None:
+        bars.append(self)
+        start(self)
+
+    monkeypatch.setattr(Progress, "start", started)
+    with progress("working", 10) as screen:
+        screen.advance(10)
+        (bar,) = bars
+        assert not bar.finished

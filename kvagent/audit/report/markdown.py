@@ -104,7 +104,7 @@ def _row(name: str, sums: Totals, found: Sequence[tuple[Severity, int]], exact: 
 def _session(session: Session, told_fixes: set[str]) -> Iterator[str]:
     title = session.format_title
     about = [_text(title[:1].upper() + title[1:])]
-    tokens, block_size = f"estimates ({_text(session.counter)})", None
+    tokens, block_size = f"estimates ({_text(session.counter.removeprefix('estimate: '))})", None
     if session.traced:
         block_size = session.traced[0].request.block_size
         tokens = "the trace's own"

@@ -66,7 +66,7 @@ SLOT_LOST = Rule(
     "prefilled again, unless the host's cache (--cache-ram) has kept a copy.",
     "Start the server with a slot for each conversation that is going on, leave the host's cache "
     "on, and give each agent its own slot with id_slot.",
-    "llama-server -m MODEL.gguf -c 65536 -np 4 --cache-ram 16384\n"
+    "llama-server -m MODEL.gguf -c 65536 -np 4 --cache-ram 16384  # 16,384 tokens a slot\n"
     "# in the request: one slot for each agent\n"
     'client.chat.completions.create(..., extra_body={"id_slot": 1})',
 )

@@ -130,8 +130,8 @@ OPTIONS = Rule(
     "are rendered in front of the messages: another value may be another text at the very "
     "beginning of the prompt, or only at its end. Without the model's template that cannot be "
     "seen, and the cost is counted as none; --template and --tokenizer tell. Sampling options, "
-    "response_format and tool_choice are not looked at: as the servers come, the prompt is the "
-    "same with any of them.",
+    "response_format and tool_choice are not looked at: as the servers come, nearly every model's "
+    "prompt is the same with any of them.",
     "Choose these options once for a conversation and leave them.",
     """\
 OPTIONS = {"chat_template_kwargs": {"enable_thinking": False}}

@@ -58,6 +58,8 @@ class HeadFaults:
             return [_switched(old, new)] if _is_told_again(old, new) else None
         system = list(self._system(turn, old, new))
         tools = list(self._tools(old, new)) if old.tools != new.tools else []
+        if turn.exact and not lost(turn):
+            tools = []  # a template may not show them at all
         both = [*tools, *system] if _tools_come_first(turn) else [*system, *tools]
         return [*_options(turn, old, new), *both]
 

@@ -53,8 +53,8 @@ BROKEN_ARGUMENTS = Rule(
     "",
     "The arguments of a tool call are no JSON object.",
     "Mostly the answer was cut off (finish_reason: length) and the call was put into the history as "
-    "it was. llama.cpp refuses the next request with it. vLLM reads the arguments as {}: the "
-    "model sees a call without arguments, and the prompt leaves what was generated there.",
+    "it was. With most templates llama.cpp refuses the next request. vLLM reads the arguments as "
+    "{}: the model sees a call without arguments, and the prompt leaves what was generated there.",
     "Do not execute or keep a call whose arguments do not parse: ask again, or replace the "
     "arguments by an object once, before the message is sent first.",
     "try:\n"

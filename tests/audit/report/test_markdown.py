@@ -62,7 +62,7 @@ def test_the_report_as_it_is_read() -> None:
 ### `a.jsonl`
 
 OpenAI chat, 1 conversation, for vLLM, blocks of 16 tokens, a cache without end. Tokens are \
-estimates (estimate: cl100k).
+estimates (cl100k).
 
 #### KVA101 clock-in-head (error)
 

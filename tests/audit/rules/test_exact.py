@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
@@ -76,3 +77,18 @@ def test_an_option_that_the_template_does_not_know(shared: Path) -> None:
     ]
     assert sightings(log, qwen(shared)) == []
     assert [each.rule.code for each in sightings(log)] == ["KVA108"]
+
+
+@pytest.mark.parametrize(("where", "expected"), [("head", ["KVA104"]), ("nowhere", [])])
+def test_tools_that_the_template_does_not_show(
+    where: Literal["head", "nowhere"], expected: list[str]
+) -> None:
+    pytest.importorskip("jinja2", reason="needs the extra `exact`")
+    from tests.audit.rules.test_template import exact, toy
+
+    log = [
+        request(OLD, 1, tools=TOOLS),
+        request([*OLD, *MORE], 2, tools=TOOLS[::-1]),
+    ]
+    seen = sightings(log, exact(toy(tools=where)).prompts)
+    assert [each.rule.code for each in seen] == expected

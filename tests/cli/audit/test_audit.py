@@ -331,7 +331,7 @@ def test_an_unknown_setting_is_named_with_its_file(folder: Path) -> None:
     ("option", "said"),
     [
         (["--min-hit-rate", "90"], "write 90% or 0.9"),
-        (["--fail-on", "errors"], "--fail-on errors is no rule"),
+        (["--fail-on", "errors"], "--fail-on errors is no severity, was error meant?"),
         (["--select", "KVA999"], "KVA999 is no rule"),
         (["--server", "ollama"], "--server should be 'vllm' or 'llama.cpp'"),
         (["--output-format", "pdf"], "--output-format should be 'terminal'"),
