@@ -77,7 +77,8 @@ REFUSED = Rule(
     "in a row, at a tool call without result. And each server checks requests before it renders "
     "them. The request then fails with status 400 (500 in some versions). Its tokens are estimated "
     "in this report.",
-    "Send the messages in the order that the template takes, or serve another template.",
+    "Send messages as the template takes them, which its own words mostly tell, or serve another "
+    "template.",
 )
 
 REASONING = Rule(

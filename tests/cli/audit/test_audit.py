@@ -200,6 +200,7 @@ def test_nothing_to_read(folder: Path) -> None:
     (folder / "none").mkdir()
     (folder / "none/notes.txt").write_text("to do")
     assert "there is no transcript in empty" in refused("empty")
+    assert "standard input is no transcript: it looks like text" in refused("-", stdin=b"to do")
     assert "1 file is no transcript: none/notes.txt" in refused("none")
     assert "cannot be read: No such file or directory" in refused("nowhere")
     assert "none of 2 files can be read; the first: nowhere" in refused("nowhere", "nobody")
