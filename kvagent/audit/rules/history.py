@@ -112,7 +112,7 @@ MOVED = Rule(
     "A reminder that is always put at the end of the newest message is taken out of the one that "
     "had it before. That message is not what was sent then, and everything from it on is prefilled "
     "again: with a tag such as <system-reminder> that is one turn's worth of prefill in each turn.",
-    "Leave the old reminder where it was sent, and repeat it in the newest message only when it "
+    "Leave the old text where it was sent, and give it again in the newest message only when it "
     "says something new.",
     """\
 if reminder != last_reminder:

@@ -94,7 +94,7 @@ class HistoryFaults:
                 fault,
                 rule=history.MOVED,
                 key="part",
-                said="Text was taken out of an old message and came back in a newer one.",
+                said="Text was taken out of an old message; a newer one has it, or one of its kind.",
             )
         if found and {change.what for change in found} == {"clock"}:
             said = f"A clock in {called(now.role)} in the history changes."
