@@ -187,6 +187,7 @@ def _written(value: Any) -> str:
 
 
 def loaded(raw: bytes) -> dict[str, Any]:
+    """A message or tool from its bytes; empty where they are none."""
     try:
         value = orjson.loads(raw)
     except ValueError:

@@ -127,8 +127,8 @@ class Settings(BaseModel):
     """Tell every finding at length."""
     redact: bool = False
     """Replace texts by stand-ins of equal length."""
-    what_if: bool = True
-    """Send the same session through kvagent, too."""
+    what_if: bool | None = None
+    """Send the same session through kvagent, too; None: unless it is a log of more than 64 MiB."""
 
     def merged(self, **given: object) -> Settings:
         """These settings, where others go before them; None is not given.

@@ -83,3 +83,14 @@ def test_lines_that_cannot_be_read_are_counted(file: Path) -> None:
     file.write_text('{"role": "user"}\n' * 3)
     with pytest.raises(NoTranscript, match=f"nothing in {file} can be read as .*mooncake"):
         audit_file(file, Settings(format="mooncake"))
+
+
+def test_a_large_log_is_not_sent_through_kvagent_unasked(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kvagent.audit.run._LARGE", file.stat().st_size - 1)
+    session = audit_file(file)
+    assert session.what_if is None
+    assert "--what-if does it" in session.notes[-1]
+    assert audit_file(file, Settings(what_if=True)).what_if is not None
+    assert "--what-if" not in " ".join(audit_file(file, Settings(what_if=False)).notes)

@@ -106,7 +106,10 @@ def audit(
     ] = None,
     what_if: Annotated[
         bool | None,
-        typer.Option("--what-if/--no-what-if", help="Send the same session through kvagent, too."),
+        typer.Option(
+            "--what-if/--no-what-if",
+            help="Send the same session through kvagent, too; done anyway up to 64 MiB.",
+        ),
     ] = None,
     policy: Annotated[
         Path | None,
