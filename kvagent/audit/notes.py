@@ -101,8 +101,9 @@ def _tokens(session: Session, seen: Seen) -> Iterable[str]:
         return
     if not seen.estimated and not session.exact:
         yield (
-            "Tokens are estimates, some per cent off for any one model, and what its chat template "
-            "does to the prefix does not show: with --tokenizer, both are exact."
+            "Tokens are estimates, a tenth to a third off for any one model (the hit rate far less), "
+            "and what its chat template does to the prefix does not show: with --tokenizer, both "
+            "are exact."
         )
     for fault, count in seen.faults.items():
         yield f"The tokens of {counted(count, 'request')} are estimates: {fault.rstrip('.')}."
