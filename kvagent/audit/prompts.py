@@ -147,7 +147,10 @@ def _shown(message: Known) -> str:
         value = orjson.loads(message.raw)
     except ValueError:
         return message.raw.decode(errors="replace")
-    return shown(value) if isinstance(value, dict) else ""
+    # No text and an empty one are the same to templates.
+    return (
+        shown({**value, "content": value.get("content") or None}) if isinstance(value, dict) else ""
+    )
 
 
 def _encoding() -> tiktoken.Encoding:

@@ -58,7 +58,7 @@ class Row:
     def of(cls, turn: Turn) -> Row:
         """The figures of a turn."""
         request = turn.request
-        breaks = tuple(Break(d.where, d.index, d.cause) for d in turn.differences)
+        breaks = tuple(Break(d.where, d.index, d.cause) for d in turn.breaks)
         return cls(
             request.place,
             turn.conversation,
@@ -209,10 +209,10 @@ class Report:
 
     @property
     def worst_first(self) -> list[Session]:
-        """By what they waste: prefill that findings cost, then prefill that was wasted at all."""
+        """By what breaks of the prefix waste, then by the prefill that all findings cost."""
 
         def wasted(session: Session) -> tuple[int, int]:
             lost = sum(each.tokens for each in session.findings if each.rule.cost == "prefill")
-            return lost, session.totals.wasted_tokens
+            return session.totals.wasted_tokens, lost
 
         return sorted(self.sessions, key=wasted, reverse=True)

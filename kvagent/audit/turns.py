@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 # What a template puts behind the last message differs from what follows once it is not the last.
 _EDGE = 32
 
+# Tokens at the end of a prompt that only ask for an answer.
+_TAIL = 8
+
 # Tokens of the last prompts that are held to see what a template does to them.
 _ROOM = 2_000_000
 
@@ -121,6 +124,13 @@ class Turn:
     def reported(self) -> Reported:
         """What the transcript says of its tokens."""
         return self.placed.request.reported
+
+    @property
+    def breaks(self) -> tuple[Difference, ...]:
+        """The differences, if the prompt leaves the one before it there: what is rendered as it was
+        breaks nothing."""
+        before = self.prompt_tokens - (self.growth or 0)
+        return self.differences if self.reusable_tokens < before - _TAIL else ()
 
     @property
     def fresh(self) -> range:
@@ -332,7 +342,7 @@ class Totals:
             return
         self.exact = self.exact and turn.exact
         self.wasted_tokens += turn.wasted_tokens
-        self.breaks.update(difference.cause for difference in turn.differences)
+        self.breaks.update(difference.cause for difference in turn.breaks)
         reported = turn.reported
         if reported.prompt_tokens is not None and reported.cached_tokens is not None:
             self.reported_requests += 1

@@ -87,7 +87,7 @@ class WhatIfSent:
         request = replace(self._rewritten(was.request), conversation=str(was.conversation))
         turn = self._analysis.turn(request)
         self._totals.add(turn)
-        self._breaks += bool(turn.differences)
+        self._breaks += bool(turn.breaks)
         if turn.kv_bytes is not None:
             self._kv_peak = max(self._kv_peak or 0, turn.kv_bytes)
         cached = turn.predicted_tokens

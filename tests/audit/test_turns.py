@@ -233,3 +233,16 @@ def test_whatever_a_transcript_holds_is_counted(
 def test_a_long_text_without_blanks_takes_no_time_without_end() -> None:
     turn = turns([user("a" * 2_000_000)])[0]
     assert turn.prompt_tokens > 100_000
+
+
+def test_no_text_and_an_empty_one_break_nothing() -> None:
+    """Two forms of one message that every template renders alike: a difference, and no break."""
+    asked = [SYSTEM, user("Read a.py, please."), call("read", "call_1"), result("x = 1", "call_1")]
+    null = [{**message, "content": message["content"] or None} for message in asked]
+    analysis = Analysis()
+    analysis.turn(request(asked))
+    turn = analysis.turn(request([*null, reply("It sets x."), user("And b.py?")], 2))
+    assert turn.differences
+    assert not turn.breaks
+    assert turn.wasted_tokens == 0
+    assert totals([turn]).breaks == {}

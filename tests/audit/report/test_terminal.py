@@ -172,7 +172,7 @@ def test_a_summary_says_all_that_matters_in_one_screen() -> None:
         "                  as recorded  through kvagent",
         "  hit rate             ≈32.0%           ≈75.0%",
         "  prefill tokens         ≈204              ≈50  −75%",
-        "  of them wasted          ≈50                0",
+        "  wasted prefill          ≈50                0",
         "  longest prompt         ≈200             ≈100  −50%",
         "  prefix breaks             0                0",
         "  Tokens are estimates by cl100k. Predicted for vLLM, blocks of 16 tokens, a",
@@ -351,6 +351,7 @@ def test_many_sessions_the_worst_first() -> None:
     found = [finding(DEAD_TOOL, spot(tokens=5))]
     many = [session(f"logs/{at:02}.jsonl", findings=found) for at in range(40)]
     many[17].findings = [finding(CLOCK, spot(place=place(4), tokens=9_000))]
+    many[17].totals.wasted_tokens = 9_000
     many[17].file = "logs/monday run.jsonl"
     lines = told(Report(many))
     assert len(lines) <= 45

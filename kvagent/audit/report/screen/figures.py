@@ -78,7 +78,7 @@ def _rows(session: Session, sides: Sequence[_Side]) -> Iterator[list[Part]]:
     yield _row("prefill tokens", [count(each, exact) for each in prefill], _change(prefill))
     if not traced:
         wasted = [each.wasted_tokens for each in sums]
-        yield _row("of them wasted", [count(each, exact) for each in wasted])
+        yield _row("wasted prefill", [count(each, exact) for each in wasted])
     longest = [each.longest for each in sums]
     yield _row("longest prompt", [count(each, exact) for each in longest], _change(longest))
     peaks = [side.kv_peak for side in sides]

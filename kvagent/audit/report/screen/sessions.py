@@ -19,7 +19,7 @@ from kvagent.audit.session import Report, Session
 from kvagent.audit.turns import Totals
 
 _ROWS, _LINES = 10, 40
-_HEADER = ("", "requests", "prompt", "hit rate", "reported", "lost", "findings")
+_HEADER = ("", "requests", "prompt", "hit rate", "reported", "wasted", "findings")
 _MARKS: dict[Severity, str] = {"error": "✗", "warning": "!", "note": "·"}
 # A narrower terminal has no room for the prompts' tokens; a name has so many cells at least.
 _WIDE, _NAME = 100, 12
@@ -83,16 +83,10 @@ def _cells(sessions: Sequence[Session]) -> Iterator[str]:
     yield short(sums.prompt_tokens, sums.exact)
     yield share(sums.hit_rate, sums.exact)
     yield share(sums.reported_hit_rate)
-    lost = sum(map(_lost, sessions))
-    yield short(lost, sums.exact) if lost else "0"
+    wasted = sum(session.totals.wasted_tokens for session in sessions)
+    yield short(wasted, sums.exact) if wasted else "0"
     found = Counter(each.rule.severity for session in sessions for each in session.findings)
     yield " ".join(f"{found[each]}{mark}" for each, mark in _MARKS.items() if found[each])
-
-
-def _lost(session: Session) -> int:
-    """Tokens of prefill that need not have been."""
-    found = sum(each.tokens for each in session.findings if each.rule.cost == "prefill")
-    return max(found, session.totals.wasted_tokens)
 
 
 def _together(sessions: Sequence[Session]) -> Totals:
