@@ -62,7 +62,7 @@ def test_the_audit_says_what_stands_here() -> None:
     )
     assert wanted
     command = [
-        Path(sys.executable).with_name("kvagent"),
+        str(Path(sys.executable).with_name("kvagent")),
         "audit",
         "examples/transcripts/demo.jsonl",
     ]
