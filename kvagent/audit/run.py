@@ -173,7 +173,11 @@ class Auditor:
             if len(log.files) > 1:
                 items = as_sent(chain(items, self._more(log.files[1:])))
             session = audit(items, log.name, known, analysis, checks(), watchers)
-        session.findings = [each for each in session.findings if each.rule.code in self._codes]
+        found = session.findings
+        session.findings = [each for each in found if each.rule.code in self._codes]
+        if left_out := len(found) - len(session.findings):
+            findings = "1 finding is" if left_out == 1 else f"{left_out} findings are"
+            session.notes.insert(0, f"{findings} left out by what was selected or ignored.")
         if not session.requests and (session.unreadable_count or self.settings.format is not None):
             raise NoTranscript(_nothing(session))
         if len(log.files) > 1:

@@ -94,3 +94,13 @@ def test_a_large_log_is_not_sent_through_kvagent_unasked(
     assert "--what-if does it" in session.notes[-1]
     assert audit_file(file, Settings(what_if=True)).what_if is not None
     assert "--what-if" not in " ".join(audit_file(file, Settings(what_if=False)).notes)
+
+
+def test_what_is_ignored_is_not_passed_over_in_silence() -> None:
+    recorded = Path(__file__).parents[2] / "examples/transcripts/demo.jsonl"
+    everything = audit_file(recorded)
+    session = audit_file(recorded, Settings(ignore=("KVA1",)))
+    gone = len(everything.findings) - len(session.findings)
+    assert gone > 1
+    assert session.notes[0] == f"{gone} findings are left out by what was selected or ignored."
+    assert everything.notes[0] != session.notes[0]
