@@ -116,6 +116,10 @@ class Baseline:
         """What is known of a session; None: it is new."""
         return self.entries.get(_name(session.file, self.folder))
 
+    def missing(self, sessions: Iterable[Session]) -> int:
+        """How many transcripts it knows that are not among these."""
+        return len(self.entries.keys() - {_name(each.file, self.folder) for each in sessions})
+
 
 def is_worse(now: Known, known: Known) -> bool:
     """Whether a finding was seen more often, or costs more than one that is known."""

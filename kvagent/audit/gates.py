@@ -153,7 +153,11 @@ def _against(
                 "baseline", failed=True, said=f"{text[0].upper()}{text[1:]}.", file=session.file
             )
     if not failed:
-        yield Gate("baseline", failed=False, said="Nothing got worse.")
+        text = "Nothing got worse."
+        if gone := baseline.missing(sessions):
+            known = "1 transcript that it knows was" if gone == 1 else f"{gone} that it knows were"
+            text += f" {known} not looked at."
+        yield Gate("baseline", failed=False, said=text)
 
 
 def _about(sessions: Sequence[Session]) -> str:

@@ -185,3 +185,10 @@ def test_a_transcript_that_is_not_in_the_baseline_is_new() -> None:
         "baseline",
     ]
     assert failed(session(), baseline=base) == []
+
+
+def test_what_a_baseline_knows_and_nobody_looked_at_is_said() -> None:
+    known = Baseline.of([session(file="a.jsonl"), session(file="b.jsonl")], "baseline.json")
+    (gate,) = gates(session(file="b.jsonl"), baseline=known)
+    assert not gate.failed
+    assert gate.said == "Nothing got worse. 1 transcript that it knows was not looked at."
