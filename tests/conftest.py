@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -33,3 +34,11 @@ def llamacpp() -> Iterator[str]:
 
     with LlamaCpp() as server:
         yield server.base_url
+
+
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """A shell lets what it starts in the background ignore interrupts, and what that starts as well."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)

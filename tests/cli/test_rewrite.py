@@ -553,6 +553,7 @@ def test_a_full_disk_leaves_what_was_there(folder: Path) -> None:
 
 
 @pytest.mark.skipif(os.name != "posix", reason="needs POSIX signals")
+@pytest.mark.usefixtures("interruptible")
 def test_an_interrupt_leaves_nothing_half_written(folder: Path) -> None:
     (folder / "out.jsonl").write_bytes(b"old")
     with subprocess.Popen(

@@ -467,6 +467,7 @@ def test_a_reader_that_has_read_enough(folder: Path, form: str) -> None:
 
 
 @pytest.mark.skipif(os.name != "posix", reason="needs POSIX signals")
+@pytest.mark.usefixtures("interruptible")
 def test_an_interrupt_leaves_no_half_report(folder: Path) -> None:
     (folder / "report.json").write_bytes(b"old")
     with subprocess.Popen(
