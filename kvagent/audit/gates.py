@@ -162,7 +162,7 @@ def _against(
 
 def _about(sessions: Sequence[Session]) -> str:
     """What stands in front of a figure of theirs that rests on estimates."""
-    return "" if all(session.exact or session.traced for session in sessions) else "≈"
+    return "" if all(session.is_exact for session in sessions) else "≈"
 
 
 def _counted(findings: Sequence[Finding]) -> str:

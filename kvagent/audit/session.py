@@ -189,6 +189,11 @@ class Session:
     what_if: WhatIf | None = None
 
     @property
+    def is_exact(self) -> bool:
+        """Whether its figures are no estimates: a trace says itself how many tokens there were."""
+        return self.exact or (bool(self.traced) and not self.rows)
+
+    @property
     def requests(self) -> int:
         """How many model calls the transcript holds."""
         return len(self.rows) or len(self.traced)

@@ -349,6 +349,19 @@ class Totals:
             self.reported_prompt_tokens += reported.prompt_tokens
             self.reported_cached_tokens += reported.cached_tokens
 
+    def include(self, other: Totals) -> None:
+        """Count all that another one has counted."""
+        self.requests += other.requests
+        self.prompt_tokens += other.prompt_tokens
+        self.predicted_tokens += other.predicted_tokens
+        self.wasted_tokens += other.wasted_tokens
+        self.longest = max(self.longest, other.longest)
+        self.reported_requests += other.reported_requests
+        self.reported_prompt_tokens += other.reported_prompt_tokens
+        self.reported_cached_tokens += other.reported_cached_tokens
+        self.breaks.update(other.breaks)
+        self.exact = self.exact and other.exact
+
     @property
     def hit_rate(self) -> float | None:
         """The share of prompt tokens that the chosen server would take from its cache."""

@@ -73,7 +73,9 @@ def _leniently(text: str) -> Any:
     try:
         return _DECODER.decode(text)
     except json.JSONDecodeError as error:
-        raise Broken(f"is not JSON: {error.msg} at character {error.pos + 1}") from None
+        raise Broken(
+            f"is not JSON: {error.msg.removesuffix(' starting at')} at character {error.pos + 1}"
+        ) from None
     except RecursionError:
         raise Broken("is nested too deeply") from None
 

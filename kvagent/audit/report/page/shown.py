@@ -132,16 +132,7 @@ def together(report: Report) -> Together:
     """The sums over the sessions of a report."""
     sums = Totals()
     for session in report.sessions:
-        one = session.totals
-        sums.requests += one.requests
-        sums.prompt_tokens += one.prompt_tokens
-        sums.predicted_tokens += one.predicted_tokens
-        sums.wasted_tokens += one.wasted_tokens
-        sums.longest = max(sums.longest, one.longest)
-        sums.reported_requests += one.reported_requests
-        sums.reported_prompt_tokens += one.reported_prompt_tokens
-        sums.reported_cached_tokens += one.reported_cached_tokens
-        sums.breaks.update(one.breaks)
+        sums.include(session.totals)
     exact = all(map(is_exact, report.sessions))
     findings = [each for session in report.sessions for each in session.findings]
     names = [session.file for session in report.sessions]
@@ -157,8 +148,8 @@ def _folder(names: Sequence[str]) -> str:
 
 
 def is_exact(session: Session) -> bool:
-    """Whether its tokens are the model's own; those of a trace are."""
-    return session.exact or (bool(session.traced) and not session.rows)
+    """Whether its figures are no estimates."""
+    return session.is_exact
 
 
 def severities(findings: Sequence[Finding]) -> list[tuple[Severity, int]]:

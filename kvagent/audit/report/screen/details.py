@@ -10,7 +10,7 @@ from rich.text import Text
 from kvagent.audit.report.page.figures import NONE, change, count, several
 from kvagent.audit.report.page.words import happened, line
 from kvagent.audit.report.screen.contrast import contrasted
-from kvagent.audit.report.screen.figures import figures, is_exact
+from kvagent.audit.report.screen.figures import figures
 from kvagent.audit.report.screen.groups import cost, heading, spot_place
 from kvagent.audit.report.screen.layout import Layout, Part
 from kvagent.audit.report.screen.summary import counts, title
@@ -44,7 +44,7 @@ def _finding(finding: Finding, session: Session, layout: Layout) -> list[Text]:
         finding.rule,
         finding.count,
         finding.tokens,
-        exact=is_exact(session),
+        exact=session.is_exact,
         kv_bytes=finding.kv_bytes,
     )
     lines = heading(finding.rule, costs, layout)
@@ -76,7 +76,7 @@ def _spot(spot: Spot, session: Session, layout: Layout) -> list[Text]:
     if spot.behind:
         at += f" (behind {spot.behind}, which has the cost)"
     elif spot.tokens:
-        at += f": {count(spot.tokens, is_exact(session))} tokens"
+        at += f": {count(spot.tokens, session.is_exact)} tokens"
     lines = layout.paragraph((at, "dim"), indent=2)
     if spot.contrast is not None:
         return lines + contrasted(spot.contrast, layout, indent=4)
@@ -118,7 +118,7 @@ def _turns(session: Session, layout: Layout) -> list[Text]:
         table.append([*figures_of, (layout.begins(said, room), "yellow")])
         before = at
     about = "" if len(shown) == len(rows) else f", {len(shown)} of {len(rows):,}"
-    about += "" if is_exact(session) else ", in estimated tokens"
+    about += "" if session.is_exact else ", in estimated tokens"
     return [
         Text(),
         *layout.paragraph(("Turns", "bold"), about),
@@ -187,7 +187,7 @@ def _largest(session: Session, layout: Layout) -> list[Text]:
             at += f"conversation {each.conversation}, "
         at += f"turn {each.turn}, message {each.message}"
         rows.append(
-            [count(each.tokens, is_exact(session)), layout.name(each.tool or NONE, 30), (at, "dim")]
+            [count(each.tokens, session.is_exact), layout.name(each.tool or NONE, 30), (at, "dim")]
         )
     title = layout.paragraph(
         ("Largest tool results", "bold"), f" of {several(len(session.results), 'result')}"

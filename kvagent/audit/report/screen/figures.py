@@ -51,11 +51,6 @@ def figures(session: Session, layout: Layout) -> list[Text]:
     return lines
 
 
-def is_exact(session: Session) -> bool:
-    """Whether its figures are no estimates; a trace says itself how many tokens there were."""
-    return session.exact or bool(session.traced)
-
-
 def _recorded(session: Session) -> _Side:
     rows = session.rows
     return _Side(
@@ -67,7 +62,7 @@ def _recorded(session: Session) -> _Side:
 
 
 def _rows(session: Session, sides: Sequence[_Side]) -> Iterator[list[Part]]:
-    exact = is_exact(session)
+    exact = session.is_exact
     sums = [side.sums for side in sides]
     traced = bool(session.traced)
     yield _row("hit rate", [share(each.hit_rate, exact) for each in sums])

@@ -10,7 +10,6 @@ from rich.text import Text
 from kvagent.audit.report.lines import place
 from kvagent.audit.report.page.figures import count, several, size
 from kvagent.audit.report.page.words import line
-from kvagent.audit.report.screen.figures import is_exact
 from kvagent.audit.report.screen.layout import Layout, Part
 from kvagent.audit.rule import Cost, Finding, Rule, Severity, Spot
 from kvagent.audit.session import Session
@@ -73,7 +72,7 @@ def told(group: Group, layout: Layout, *, folder: str | None) -> list[Text]:
     """
     worst = group.found[0]
     times = sum(each.finding.count for each in group.found)
-    exact = all(is_exact(each.session) for each in group.found)
+    exact = all(each.session.is_exact for each in group.found)
     costs = cost(group.rule, times, group.tokens, exact=exact)
     sessions = len({id(each.session) for each in group.found})
     if sessions > 1:

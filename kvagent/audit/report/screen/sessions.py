@@ -11,7 +11,6 @@ from rich.cells import cell_len
 from rich.text import Text
 
 from kvagent.audit.report.page.figures import count, several, share, short
-from kvagent.audit.report.screen.figures import is_exact
 from kvagent.audit.report.screen.layout import Layout
 from kvagent.audit.report.screen.summary import counts, worst
 from kvagent.audit.rule import Severity
@@ -83,8 +82,7 @@ def _cells(sessions: Sequence[Session]) -> Iterator[str]:
     yield short(sums.prompt_tokens, sums.exact)
     yield share(sums.hit_rate, sums.exact)
     yield share(sums.reported_hit_rate)
-    wasted = sum(session.totals.wasted_tokens for session in sessions)
-    yield short(wasted, sums.exact) if wasted else "0"
+    yield short(sums.wasted_tokens, sums.exact) if sums.wasted_tokens else "0"
     found = Counter(each.rule.severity for session in sessions for each in session.findings)
     yield " ".join(f"{found[each]}{mark}" for each, mark in _MARKS.items() if found[each])
 
@@ -92,18 +90,13 @@ def _cells(sessions: Sequence[Session]) -> Iterator[str]:
 def _together(sessions: Sequence[Session]) -> Totals:
     made = Totals()
     for session in sessions:
-        sums = session.totals
-        made.requests += sums.requests
-        made.prompt_tokens += sums.prompt_tokens
-        made.predicted_tokens += sums.predicted_tokens
-        made.reported_prompt_tokens += sums.reported_prompt_tokens
-        made.reported_cached_tokens += sums.reported_cached_tokens
-        made.exact = made.exact and is_exact(session)
+        made.include(session.totals)
+    made.exact = all(session.is_exact for session in sessions)
     return made
 
 
 def _counted(sessions: Sequence[Session]) -> str:
-    exact = sum(map(is_exact, sessions))
+    exact = sum(session.is_exact for session in sessions)
     if exact == len(sessions):
         return "Tokens are the models' own."
     if not exact:
