@@ -1,4 +1,4 @@
-"""Which requests of a log belong together, and what became of what was sent before?
+"""Which requests of a log belong together?
 
 By content: a request continues the conversation whose messages it repeats, also where the head or a
 message in mid-history changed, for that is the fault to be found. By the transcript's ids where it
@@ -9,19 +9,20 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from operator import is_
-from typing import Any, Literal
+from typing import Literal
 
 import orjson
 
 from kvagent.audit.changes.moved import is_part_moved
-from kvagent.audit.difference import alike
+from kvagent.audit.difference import loaded
+from kvagent.audit.history import SUMMARY_CHARS, became, message_text, tells_summary
 from kvagent.audit.recent import Recent
 from kvagent.audit.sent import Known, Reader, Snapshot
 from kvagent.audit.transcript import Request
-from kvagent.chat import calls_of, text_of
+from kvagent.chat import calls_of
 
 Kind = Literal["first", "grown", "again", "branched", "changed", "compacted"]
 """What a request is beside the one before it in its branch.
@@ -37,21 +38,10 @@ was replaced by a summary. A head that differs is none of these; see ``Placed.he
 _ROOM = 16 << 20
 _PLACES = 100_000
 
-# A text of a call's arguments that is the task of another agent, and a summary, are this long.
+# A text of a call's arguments that is the task of another agent is this long.
 _TASK_CHARS = 30
-_SUMMARY_CHARS = 200
-_SUMMARY = re.compile(
-    r"summar|compact|condens|continued from|so far|earlier (?:conversation|messages|context)|"
-    r"previous (?:conversation|messages|context)",
-    re.IGNORECASE,
-)
-# How a text begins that is surely one: a task may speak of a summary, too.
-_SURELY = re.compile(
-    r"\A\W{0,9}(?:(?:context|conversation|session)\W{1,9})?(?:summary|checkpoint)\b|"
-    r"(?:continued|continuing) from (?:a|an|one|the) |conversation (?:so far|history)|"
-    r"(?:summary|recap) of (?:the|this|our|my|what)\b",
-    re.IGNORECASE,
-)
+
+# In so many characters a text says that it is a summary; it names so much of what it stands for.
 _BEGINNING = 200
 _IDENTIFIER = re.compile(r"[\w./:-]*[\d_./:-][\w./:-]{4,}")
 _SHARED_IDENTIFIERS = 3
@@ -192,7 +182,7 @@ class Conversations:
         for candidate in (owner, branch, asked):
             if candidate is None:
                 continue
-            kind = _change(candidate.last, new)
+            kind = became(candidate.last, new)
             if kind is not None:
                 return candidate, kind, candidate, None
         if branch is not None and _is_told(body[:depth]):
@@ -258,9 +248,9 @@ class Conversations:
     def _compacted(self, request: Request, new: Snapshot) -> _Found | None:
         """The branch whose history a summary in the body stands for."""
         body = new.body
-        texts = map(_text, body[:3])
-        text = next((text for text in texts if _SURELY.search(text[:_BEGINNING])), "")
-        if len(text) < _SUMMARY_CHARS:
+        texts = map(message_text, body[:3])
+        text = next((text for text in texts if tells_summary(text[:_BEGINNING])), "")
+        if len(text) < SUMMARY_CHARS:
             return None
         told = set(_IDENTIFIER.findall(text))
         if len(told) < _SHARED_IDENTIFIERS:
@@ -286,7 +276,7 @@ class Conversations:
         parent = None
         user = next((message for message in new.body if message.role == "user"), None)
         if user is not None:
-            parent = self._asked.get(hash(_text(user).strip()))
+            parent = self._asked.get(hash(message_text(user).strip()))
         return self._new_branch(conversation, new), "first", None, parent
 
     def _new_branch(self, conversation: _Conversation, new: Snapshot) -> _Branch:
@@ -334,65 +324,6 @@ def _common(old: Sequence[Known], new: Sequence[Known]) -> int:
     return common
 
 
-def _change(old: Snapshot, new: Snapshot) -> Kind | None:
-    """What became of the history, if something of it is sent again behind the first difference."""
-    before, after = old.body or old.messages, new.body or new.messages
-    at = 0
-    for one, other in zip(before, after, strict=False):
-        if one.name != other.name:
-            break
-        at += 1
-    rest, tail = before[at:], after[at:]
-    if not rest:
-        return "grown" if tail else "again"
-    if not tail:
-        return None
-    kept = {message.gist for message in rest if message.is_own or len(message.raw) > 100}
-    again = sum(message.gist in kept for message in tail)
-    if _is_summary(tail, rest, kept):
-        return "compacted"
-    if again or is_same_message(rest[0], tail[0]) or is_part_moved(rest[0], tail[0], tail[1:]):
-        return "changed"
-    return None
-
-
-def _is_summary(tail: Sequence[Known], rest: Sequence[Known], kept: set[bytes]) -> bool:
-    """Whether the first messages of the tail stand for more than they are."""
-    first = next((at for at, message in enumerate(tail) if message.gist in kept), None)
-    if first is not None:
-        sent = {message.gist for message in tail[first:]}
-        gone, tail = [message for message in rest if message.gist not in sent], tail[:first]
-        if len(tail) >= len(gone):
-            return False
-    elif len(tail) >= len(rest) or sum(len(m.raw) for m in tail) >= sum(len(m.raw) for m in rest):
-        return False
-    return any(
-        len(text := _text(message)) >= _SUMMARY_CHARS and _SUMMARY.search(text) is not None
-        for message in tail[:2]
-        if message.role != "tool"
-    )
-
-
-def tells_summary(text: str) -> bool:
-    """Whether a text says that it stands for messages that went before."""
-    return _SURELY.search(text) is not None
-
-
-def is_same_message(old: Known, new: Known) -> bool:
-    """Whether it is one message with something in it changed."""
-    if old.role != new.role:
-        return False
-    if old.role == "tool":
-        ids = (_loaded(message.raw).get("tool_call_id") for message in (old, new))
-        one_id, other_id = ids
-        return bool(one_id) and one_id == other_id
-    one, other = _text(old), _text(new)
-    shorter = min(len(one), len(other))
-    if shorter < 40:
-        return False
-    return alike(one, other) + alike(one[::-1], other[::-1]) >= 0.6 * max(len(one), len(other))
-
-
 def _answers_differ(branch: _Branch, body: Sequence[Known], replies: Sequence[Known]) -> bool:
     """Whether a request with nothing but a question is another one that asks the same."""
     if _is_told(body) or not branch.replies or not replies:
@@ -420,24 +351,12 @@ def _same_agent(old: Snapshot, new: Snapshot) -> bool:
     return old.tools == new.tools and [m.name for m in one] == [m.name for m in other]
 
 
-def _loaded(raw: bytes) -> Mapping[str, Any]:
-    try:
-        value = orjson.loads(raw)
-    except ValueError:
-        return {}
-    return value if isinstance(value, dict) else {}
-
-
-def _text(message: Known) -> str:
-    return text_of(_loaded(message.raw))
-
-
 def _asked_texts(raw: bytes) -> list[str]:
     """The long texts in the arguments of a message's calls."""
     if b'"tool_calls"' not in raw:
         return []
     texts = []
-    for call in calls_of(_loaded(raw)):
+    for call in calls_of(loaded(raw)):
         function = call.get("function")
         arguments = function.get("arguments") if isinstance(function, dict) else None
         if not isinstance(arguments, str) or len(arguments) < _TASK_CHARS:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from kvagent.audit.changes.moved import is_part_moved
-from kvagent.audit.conversations import is_same_message
+from kvagent.audit.history import is_same_message
 from kvagent.audit.sent import Known
 
 What = Literal["written", "edited", "removed", "inserted"]

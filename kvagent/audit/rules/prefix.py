@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from kvagent.audit.conversations import tells_summary
 from kvagent.audit.difference import loaded
+from kvagent.audit.history import tells_summary
 from kvagent.audit.rule import Sighting
 from kvagent.audit.rules import head, history
 from kvagent.audit.rules.fault import Fault, lost
