@@ -201,14 +201,14 @@ def audit(
         "redact": redact,
     }
     from kvagent.audit.settings import SettingsError
-    from kvagent.cli.audit.output import Output, form_of
+    from kvagent.cli.audit.output import Output
 
     try:
         settings = _settings(given, config, isolated=isolated)
         if settings.redact and write_baseline is not None:
             raise Failure("a baseline names tools and labels: leave --redact out to write one")
-        form = form_of(output_format, output, settings.output_format)
-        with Output(form, output, write_baseline, sources) as out:
+        usual = settings.output_format
+        with Output(output_format, usual, output, write_baseline, sources) as out:
             counting = _counting(settings, api_key)
             report = _audited(sources, settings, counting, policy)
             if settings.redact:

@@ -40,6 +40,8 @@ _SUFFIXES: dict[str, OutputFormat] = {
     ".md": "md",
     ".sarif": "sarif",
 }
+# A file with one of these may be in any form; one with another name is none that there is.
+_ANY = ("", ".txt")
 # Of a report for people that goes into a file.
 _WIDTH = 100
 
@@ -48,10 +50,16 @@ def form_of(asked: str | None, output: str, usual: OutputFormat | None) -> Outpu
     """What was asked for, else what the file's name says, else what is usual here.
 
     Raises:
-        Failure: a page would go to a terminal.
+        Failure: a page would go to a terminal, or the file's name says nothing that is known.
     """
-    by_name = _SUFFIXES.get(Path(output).suffix.lower())
-    form = usual if asked is not None else by_name or usual
+    suffix = Path(output).suffix.lower()
+    form = usual if asked is not None else _SUFFIXES.get(suffix) or usual
+    if form is None and suffix not in _ANY:
+        *known, last = sorted([*_SUFFIXES, *filter(None, _ANY)])
+        raise Failure(
+            f"no report has the suffix {one_line(suffix)}: name the file {', '.join(known)} or "
+            f"{last}, or say with --output-format how it is written"
+        )
     form = form or "terminal"
     if form == "html" and output == STANDARD and sys.stdout.isatty():
         raise Failure("a page is nothing for a terminal: add --output report.html")
@@ -66,14 +74,17 @@ class Output:
     not written when it ends leaves nothing behind.
 
     Raises:
-        Failure: a file cannot be written, or would replace another that is wanted.
+        Failure: a file cannot be written, or would replace another that is wanted; or as ``form_of``.
     """
 
     def __init__(
-        self, form: OutputFormat, output: str, baseline: str | None, sources: Sequence[str]
+        self,
+        asked: str | None,
+        usual: OutputFormat | None,
+        output: str,
+        baseline: str | None,
+        sources: Sequence[str],
     ) -> None:
-        self._form = form
-        self._on_screen = form == "terminal" and output == STANDARD
         self._baseline = baseline or STANDARD
         if output == baseline == STANDARD:
             raise Failure("report and baseline cannot go to the same place: give --output")
@@ -87,6 +98,8 @@ class Output:
             if _is_transcript_of(target, sources):
                 raise Failure(f"{target} is a transcript that is audited: name another file")
             others.append(target)
+        self._form = form_of(asked, output, usual)
+        self._on_screen = self._form == "terminal" and output == STANDARD
         self._stack = ExitStack()
         with ExitStack() as stack:
             self._report = stack.enter_context(WholeFile(output))

@@ -11,13 +11,13 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from typer.testing import CliRunner, Result
 
 from kvagent.audit.formats import BY_NAME
-from kvagent.audit.settings import Settings
+from kvagent.audit.settings import OutputFormat, Settings
 from kvagent.cli import main
 from kvagent.cli.audit import FORMATS
 from kvagent.cli.audit.output import form_of
@@ -348,6 +348,10 @@ def test_an_unknown_setting_is_named_with_its_file(folder: Path) -> None:
         (["--write-baseline", "./clean.jsonl"], "would replace clean.jsonl"),
         (["--write-baseline", "-"], "cannot go to the same place: give --output"),
         (["-o", "x.json", "--write-baseline", "x.json"], "would replace x.json"),
+        (["-o", "report.xyz"], "no report has the suffix .xyz: name the file .htm, .html, .json, "),
+        (["-o", "report.xyz"], ".sarif or .txt, or say with --output-format how it is written"),
+        (["-o", "report.json.gz"], "no report has the suffix .gz"),
+        (["-o", "report.x\x1b[2J\ny"], "no report has the suffix .x⟨U+001B⟩[2j y"),
     ],
 )
 def test_misuse_is_one_sentence(folder: Path, option: list[str], said: str) -> None:
@@ -376,7 +380,17 @@ def test_the_form_follows_the_file_s_name(folder: Path) -> None:
     (folder / "pyproject.toml").write_text("[tool.kvagent.audit]\noutput-format = 'json'\n")
     assert run("clean.jsonl", "-o", "set.txt").exit_code == 0
     assert (folder / "set.txt").read_text() == as_json
+    assert run("clean.jsonl", "-o", "set.xyz").exit_code == 0
+    assert (folder / "set.xyz").read_text() == as_json
     assert not list(folder.glob(".kvagent-*"))
+
+
+def test_a_file_may_have_any_suffix_if_the_form_is_named(folder: Path) -> None:
+    for form in get_args(OutputFormat):
+        assert form_of(form, "report.xyz", form) == form
+    assert run("clean.jsonl", "-o", "report.xyz", "--output-format", "terminal").exit_code == 0
+    assert run("clean.jsonl", "-o", "report").exit_code == 0
+    assert (folder / "report").read_text() == (folder / "report.xyz").read_text()
 
 
 def test_a_page_is_nothing_for_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
