@@ -51,6 +51,7 @@ def audit(
     session = Session(file, format.name, format.title, prompts.name, prompts.exact, analysis.target)
     findings = Findings(analysis.kv_bytes)
     largest, seen = Largest(), Seen()
+    looks = [check.turn for check in checks]
     for item in items:
         if isinstance(item, Unreadable):
             session.unreadable_count += 1
@@ -68,8 +69,9 @@ def audit(
         turn = analysis.turn(item)
         session.rows.append(Row.of(turn))
         session.totals.add(turn)
-        for check in checks:
-            findings.add(check.turn(turn))
+        for look in looks:
+            if sightings := look(turn):
+                findings.add(sightings)
         largest.turn(turn)
         seen.turn(turn)
         _extend(session, turn)
@@ -87,12 +89,16 @@ def audit(
 
 def _extend(session: Session, turn: Turn) -> None:
     """Bring the conversation's timeline to what this turn was sent."""
-    timeline = session.timelines.setdefault(turn.conversation, Timeline())
-    first, known = turn.placed.common, turn.placed.snapshot.messages
-    # A branch shows the messages of the request that came last.
-    first = min(first, len(timeline.roles))
-    del timeline.roles[first:], timeline.tokens[first:], timeline.turns[first:]
-    for number in range(first, len(known)):
-        timeline.roles.append(known[number].role)
-        timeline.tokens.append(turn.size_of(number))
-        timeline.turns.append(turn.number)
+    timeline = session.timelines.get(turn.conversation)
+    if timeline is None:
+        timeline = session.timelines[turn.conversation] = Timeline()
+    roles, tokens, turns = timeline.roles, timeline.tokens, timeline.turns
+    known, number = turn.placed.snapshot.messages, turn.number
+    first = min(turn.placed.common, len(roles))
+    if first < len(roles):
+        # A branch shows the messages of the request that came last.
+        del roles[first:], tokens[first:], turns[first:]
+    for at in range(first, len(known)):
+        roles.append(known[at].role)
+        tokens.append(turn.size_of(at))
+        turns.append(number)

@@ -12,6 +12,8 @@ from kvagent.chat import text_of
 # Results that are named.
 _ROOM = 100
 
+_RESULTS = ("tool", "function")
+
 
 class Largest:
     """Sees every turn and holds the largest results, each where it was sent first."""
@@ -22,27 +24,31 @@ class Largest:
 
     def turn(self, turn: Turn) -> None:
         """See what is new in a turn."""
-        messages, known = turn.request.messages, turn.placed.snapshot.messages
-        sent = _sent_behind(turn)
-        for number in turn.fresh:
-            if known[number].role not in ("tool", "function") or known[number].gist in sent:
+        known = turn.placed.snapshot.messages
+        least = self._heap[0][0] if len(self._heap) == _ROOM else -1
+        large = [
+            number
+            for number in turn.fresh
+            if known[number].role in _RESULTS and turn.size_of(number) > least
+        ]
+        if not large:
+            return
+        messages, sent = turn.request.messages, _sent_behind(turn)
+        for number in large:
+            if known[number].gist in sent:
                 continue
-            tokens = turn.size_of(number)
-            if len(self._heap) == _ROOM and tokens <= self._heap[0][0]:
-                continue
-            message = messages[number]
             result = Result(
                 turn.place,
                 turn.conversation,
                 turn.number,
                 number,
                 tool_of(messages, number),
-                tokens,
-                len(text_of(message)),
+                turn.size_of(number),
+                len(text_of(messages[number])),
             )
             self._count += 1
             # Of two that are alike the earlier one goes first.
-            entry = (tokens, -self._count, result)
+            entry = (result.tokens, -self._count, result)
             (heappush if len(self._heap) < _ROOM else heappushpop)(self._heap, entry)
 
     def all(self) -> list[Result]:

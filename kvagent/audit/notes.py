@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from kvagent.audit.rules.places import counted
+from kvagent.audit.figures import several
 from kvagent.audit.session import Session
 from kvagent.audit.turns import Turn
 
@@ -73,7 +73,7 @@ def _unreadable(session: Session) -> Iterable[str]:
         first = "it is" if count == 1 else "the first is"
         where = "" if line is None else f"; {first} line {line:,}"
         yield (
-            f"{counted(count, 'entry', 'entries')} could not be read and {_are(count)} left out"
+            f"{several(count, 'entry', 'entries')} could not be read and {_are(count)} left out"
             f"{where}."
         )
 
@@ -106,12 +106,12 @@ def _tokens(session: Session, seen: Seen) -> Iterable[str]:
             "are exact."
         )
     for fault, count in seen.faults.items():
-        yield f"The tokens of {counted(count, 'request')} are estimates: {fault.rstrip('.')}."
+        yield f"The tokens of {several(count, 'request')} are estimates: {fault.rstrip('.')}."
     if rest := seen.estimated - sum(seen.faults.values()):
         yield f"So are those of {rest:,} more, for other reasons."
     if count := seen.pictures:
         yield (
-            f"{counted(count, 'message')} {'has' if count == 1 else 'have'} pictures or other parts "
+            f"{several(count, 'message')} {'has' if count == 1 else 'have'} pictures or other parts "
             "that are no text: each counts as about a thousand tokens, whatever its size."
         )
 
@@ -149,7 +149,7 @@ def _cache(session: Session) -> Iterable[str]:
 def _refused(count: int) -> Iterable[str]:
     if count:
         yield (
-            f"{counted(count, 'prompt')} {'does' if count == 1 else 'do'} not fit the window or the "
+            f"{several(count, 'prompt')} {'does' if count == 1 else 'do'} not fit the window or the "
             f"cache of the chosen server and {_are(count)} left out of its hit rate."
         )
 

@@ -10,8 +10,8 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from kvagent.audit.figures import several
 from kvagent.audit.report.lines import cost, differing, one_line, place
-from kvagent.audit.report.page.figures import several
 from kvagent.audit.report.page.shown import is_exact
 from kvagent.audit.report.page.visible import visible
 from kvagent.audit.rule import Finding, Severity

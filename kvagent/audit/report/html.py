@@ -12,7 +12,8 @@ from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
-from kvagent.audit.report.page import figures, shown, words
+from kvagent.audit import figures
+from kvagent.audit.report.page import shown, words
 from kvagent.audit.report.page.contrast import side_by_side
 from kvagent.audit.report.page.timeline import broken
 from kvagent.audit.report.page.visible import visible

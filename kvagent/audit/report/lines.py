@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from kvagent.audit.report.page.figures import count, several, size
+from kvagent.audit.figures import count, several, size
 from kvagent.audit.report.page.visible import visible
 from kvagent.audit.report.page.words import where
 from kvagent.audit.rule import Contrast, Finding, Spot

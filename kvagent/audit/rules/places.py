@@ -53,13 +53,3 @@ def tool_of(messages: Sequence[Mapping[str, Any]], number: int) -> str:
         if earlier.get("role") == "user":
             break
     return ""
-
-
-def counted(number: int, one: str, more: str = "") -> str:
-    """As in ``1 request`` and ``2,300 requests``."""
-    return f"{number:,} {one if number == 1 else more or one + 's'}"
-
-
-def sized(tokens: int, *, exact: bool) -> str:
-    """As in ``2,300``, and ``≈2,300`` where it is an estimate."""
-    return f"{'' if exact else '≈'}{tokens:,}"

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from kvagent.audit.figures import several
 from kvagent.audit.recent import Recent
 from kvagent.audit.rule import Rule, Sighting, Spot
-from kvagent.audit.rules.places import counted, spot_of
+from kvagent.audit.rules.places import spot_of
 from kvagent.audit.turns import Turn
 
 # So many requests, and so many tokens that should have come from the cache, until a log without any
@@ -132,7 +133,7 @@ class Reports:
         if self._expected >= _TOKENS:
             spot = Spot(first.place, first.conversation, first.turn, tokens=self._expected)
             said = (
-                f"All {counted(self._requests, 'request')} that report it say 0 cached tokens, "
+                f"All {several(self._requests, 'request')} that report it say 0 cached tokens, "
                 f"and about {self._expected:,} could have come from a cache."
             )
             yield Sighting(NOTHING_CACHED, None, spot, said, everywhere=True)

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
+from kvagent.audit.figures import count, several
 from kvagent.audit.findings import SPOTS
 from kvagent.audit.recent import Recent
 from kvagent.audit.rule import Rule, Sighting, Spot
-from kvagent.audit.rules.places import counted, sized, spot_of, tool_of
+from kvagent.audit.rules.places import spot_of, tool_of
 from kvagent.audit.turns import Turn
 from kvagent.chat import text_of
 from kvagent.policy import long_result
@@ -167,17 +168,17 @@ class LongResults:
 
 
 def _said(long: _Long) -> str:
-    results = counted(long.count, "result")
+    results = several(long.count, "result")
     whose = f" of {long.tool}" if long.tool else ""
     many = long.count > 1
     said = (
-        f"{results}{whose} {'are' if many else 'is'} long: {sized(long.tokens, exact=long.exact)} tokens, "
+        f"{results}{whose} {'are' if many else 'is'} long: {count(long.tokens, long.exact)} tokens, "
         f"{'together ' if many else ''}up to {long.share:.0%} of a prompt"
     )
     if long.again and many:
-        said += f"; later requests carried {sized(long.carried, exact=long.exact)} tokens of them"
+        said += f"; later requests carried {count(long.carried, long.exact)} tokens of them"
     elif long.again:
-        later = counted(long.again, "later request")
+        later = several(long.again, "later request")
         said += f"; {later} carried it"
     return said + "."
 

@@ -8,9 +8,10 @@ from typing import Any
 
 import orjson
 
+from kvagent.audit.figures import several
 from kvagent.audit.recent import Recent
 from kvagent.audit.rule import Rule, Sighting, Spot
-from kvagent.audit.rules.places import counted, spot_of
+from kvagent.audit.rules.places import spot_of
 from kvagent.audit.turns import Turn
 from kvagent.chat import calls_of
 
@@ -98,7 +99,7 @@ class UnusedTools:
         more = f" and {len(dead) - _NAMED} more" if len(dead) > _NAMED else ""
         calls = min(tool.calls for tool in dead)
         said = (
-            f"{len(dead)} of {counted(len(self._tools), 'tool')} "
+            f"{len(dead)} of {several(len(self._tools), 'tool')} "
             f"{'was' if len(dead) == 1 else 'were'} never called in {calls:,} calls: {names}{more}. "
             f"Their definitions take about {tokens:,} tokens of every prompt."
         )

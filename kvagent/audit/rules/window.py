@@ -6,10 +6,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from statistics import median
 
+from kvagent.audit.figures import count, several
 from kvagent.audit.prediction import Target
 from kvagent.audit.recent import Recent
 from kvagent.audit.rule import Rule, Sighting, Spot
-from kvagent.audit.rules.places import counted, sized, spot_of
+from kvagent.audit.rules.places import spot_of
 from kvagent.audit.turns import Traced, Turn
 from kvagent.backends import overflow_of
 
@@ -118,7 +119,7 @@ class Window:
             exact = turn.exact or overflow.prompt_tokens is not None
             window = "" if overflow.window is None else f" of {overflow.window:,} tokens"
             said = f"The server refused prompts that are longer than its window{window}."
-            spot = spot_of(turn, excerpt=f"{sized(size, exact=exact)} tokens: {error}")
+            spot = spot_of(turn, excerpt=f"{count(size, exact)} tokens: {error}")
             yield Sighting(OVERFLOW, overflow.window, spot, said, everywhere=True)
             if turn.kind == "again" and self._refused.get(branch):
                 said = "Requests that had been refused as too long were sent again unchanged."
@@ -127,7 +128,7 @@ class Window:
             return
         self._refused.put(branch, 0)
         if turn.predicted_tokens is None and turn.prompt_tokens:
-            spot = spot_of(turn, excerpt=f"{sized(turn.prompt_tokens, exact=turn.exact)} tokens")
+            spot = spot_of(turn, excerpt=f"{count(turn.prompt_tokens, turn.exact)} tokens")
             yield Sighting(TOO_LONG, None, spot, _does_not_fit(turn.target), everywhere=True)
 
     def traced(self, traced: Traced) -> Iterable[Sighting]:
@@ -152,18 +153,18 @@ class Window:
         if not near:
             return
         near.sort(key=lambda each: each[:2])
-        (left, _, nearest), count = near[0], len(near)
+        (left, _, nearest), number = near[0], len(near)
         window = nearest.window or self._limit or 0
-        who = "A conversation comes" if count == 1 else f"{count:,} conversations come"
-        growth = sized(round(median(nearest.growths)), exact=nearest.exact)
+        who = "A conversation comes" if number == 1 else f"{number:,} conversations come"
+        growth = count(round(median(nearest.growths)), nearest.exact)
         said = (
             f"{who} near the end of the window of {window:,} tokens; conversation "
-            f"{nearest.spot.conversation} has {sized(nearest.tokens, exact=nearest.exact)} and grows by "
-            f"{growth} a turn: it is full in {counted(left, 'turn')}."
+            f"{nearest.spot.conversation} has {count(nearest.tokens, nearest.exact)} and grows by "
+            f"{growth} a turn: it is full in {several(left, 'turn')}."
         )
         shown = near[:_NAMED]
         for place, (_, _, grown) in enumerate(shown):
-            more = count - len(shown) + 1 if place == len(shown) - 1 else 1
+            more = number - len(shown) + 1 if place == len(shown) - 1 else 1
             yield Sighting(WINDOW_NEAR, None, grown.spot, said, everywhere=True, count=more)
 
     def _follow(self, turn: Turn) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from kvagent.audit.figures import count, share, short
 from kvagent.audit.report.page.columns import Columns, Scale, scale, ticks
-from kvagent.audit.report.page.figures import count, share, short
 from kvagent.audit.report.page.timeline import broken
 from kvagent.audit.session import Row
 from kvagent.audit.turns import Traced

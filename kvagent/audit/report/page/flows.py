@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from kvagent.audit.figures import count, several, share
 from kvagent.audit.report.page.chart import PARTS, PREFILL, Bands, reports
-from kvagent.audit.report.page.figures import count, several, share
 from kvagent.audit.session import Row, Session
 from kvagent.audit.turns import Totals
 

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from kvagent.audit.difference import alike
+from kvagent.audit.figures import count, several, share
 from kvagent.audit.report.page.chart import Chart, charts, reports, trace
 from kvagent.audit.report.page.faults import Fault, faults
-from kvagent.audit.report.page.figures import count, several, share
 from kvagent.audit.report.page.flows import Flow, flows, longest_prompt, traced
 from kvagent.audit.report.page.sampled import sampled
 from kvagent.audit.report.page.timeline import Line, lines

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from kvagent.audit.report.page.figures import count, several
+from kvagent.audit.figures import count, several
 from kvagent.audit.session import Break, Row, Timeline
 
 # Blocks of a line, lines, and blocks altogether: of more messages neighbours are one block.

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from kvagent.audit.figures import change, several
 from kvagent.audit.prediction import Target
-from kvagent.audit.report.page.figures import change, several
 from kvagent.audit.report.page.timeline import broken
 from kvagent.audit.reported import SENTENCES
 from kvagent.audit.rule import Spot

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from rich.text import Text
 
-from kvagent.audit.report.page.figures import several
+from kvagent.audit.figures import several
 from kvagent.audit.report.screen.groups import grouped
 from kvagent.audit.report.screen.layout import Layout
 from kvagent.audit.session import Failed, Gate, Report

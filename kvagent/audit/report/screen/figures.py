@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from rich.text import Text
 
-from kvagent.audit.report.page.figures import count, several, share, size
+from kvagent.audit.figures import count, several, share, size
 from kvagent.audit.report.page.words import server
 from kvagent.audit.report.screen.layout import Layout, Part
 from kvagent.audit.session import Session, WhatIf

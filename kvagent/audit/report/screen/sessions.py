@@ -10,7 +10,7 @@ from pathlib import Path
 from rich.cells import cell_len
 from rich.text import Text
 
-from kvagent.audit.report.page.figures import count, several, share, short
+from kvagent.audit.figures import count, several, share, short
 from kvagent.audit.report.screen.layout import Layout
 from kvagent.audit.report.screen.summary import counts, worst
 from kvagent.audit.rule import Severity

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from rich.text import Text
 
-from kvagent.audit.report.page.figures import several
+from kvagent.audit.figures import several
 from kvagent.audit.report.screen.figures import figures
 from kvagent.audit.report.screen.groups import grouped, told
 from kvagent.audit.report.screen.layout import Layout, Part

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kvagent.audit.report.page.figures import axis, change, count, several, share, short, size
+from kvagent.audit.figures import axis, change, count, several, share, short, size
 
 
 @pytest.mark.parametrize(
