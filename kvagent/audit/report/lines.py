@@ -31,6 +31,9 @@ def differing(contrast: Contrast) -> Differing:
     """Of both texts the line with the first differing character, around it."""
     at = contrast.offset
     start = contrast.before.rfind("\n", 0, at) + 1
+    if start == at > 0 and at in map(len, (contrast.before, contrast.after)):
+        # A text that ends here has no more line: that of its last line end is shown.
+        start = contrast.before.rfind("\n", 0, at - 1) + 1
     begin = max(start, at - _AROUND)
     common = ("…" if begin > start else "") + one_line(contrast.before[begin:at])
     sides = [

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from kvagent.audit.difference import alike
@@ -28,6 +28,8 @@ def shown(before: str, after: str) -> Differing:
         ("gone\nall", "", ("gone", "", 0)),
         ("same", "same and more", ("same", "same and more", 4)),
         ("one\ntwo", "one two", ("one↵two", "one two", 3)),
+        ("0\none\n", "0\none\ntwo", ("one↵", "one↵two", 4)),
+        ("\nnew", "\n", ("↵new", "↵", 1)),
         ("x" * 100 + "1", "x" * 100 + "2", ("…" + "x" * 60 + "1", "…" + "x" * 60 + "2", 61)),
         ("1" + "x" * 100, "2" + "x" * 100, ("1" + "x" * 59 + "…", "2" + "x" * 59 + "…", 0)),
         ("a\x1b[1m1", "a\x1b[1m2", ("a⟨U+001B⟩[1m1", "a⟨U+001B⟩[1m2", 12)),
@@ -39,6 +41,7 @@ def test_the_line_around_the_place(before: str, after: str, expected: tuple[str,
 
 
 @given(common=TEXTS, old=TEXTS, new=TEXTS)
+@example(common="\n", old="", new="new")
 def test_both_lines_are_alike_up_to_the_place(common: str, old: str, new: str) -> None:
     before, after = common + old, common + new
     made = shown(before, after)
