@@ -58,7 +58,11 @@ def name(value: Any) -> str | None:
 
 def first(values: Mapping[str, Any], keys: Iterable[str]) -> Any:
     """The value of the first key that has one."""
-    return next((values[key] for key in keys if values.get(key) is not None), None)
+    for key in keys:
+        value = values.get(key)
+        if value is not None:
+            return value
+    return None
 
 
 def tokens(value: Any) -> int | None:

@@ -1,15 +1,16 @@
 """What of a line was read already, as part of a line before it?
 
 In a log of requests nearly all of a line stands in an earlier one of the same conversation. Only the
-messages that are new are parsed; the others are the very objects of before, so that whoever looks
-at them next sees at once that nothing has changed.
+messages that are new are parsed, and only they are asked what every message is asked; the others
+are the very objects of before, so that whoever looks at them next sees at once that nothing has
+changed.
 """
 
 from __future__ import annotations
 
 import re
 from bisect import bisect_left, bisect_right
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,6 +32,34 @@ _MARKED = b'"the messages of this line"'
 _DEEPEST = 4
 
 
+class Messages(list[Any]):
+    """The messages of a line, which may begin with all those of a line before it."""
+
+    __slots__ = ("_passed",)
+
+    def __init__(self, messages: Sequence[Any], before: Messages | None = None) -> None:
+        super().__init__(messages)
+        # How many of the first ones passed a test, whichever of the lines was asked.
+        self._passed: dict[_Test, int] = {} if before is None else before._passed
+
+    def pass_all(self, test: _Test) -> bool:
+        """``all_pass``, which asks only those that are not known to pass."""
+        passed = self._passed.get(test, 0)
+        if passed < len(self):
+            if not test(self[passed:]):
+                return False
+            self._passed[test] = len(self)
+        return True
+
+
+_Test = Callable[[list[Any]], bool]
+
+
+def all_pass(messages: list[Any], test: _Test) -> bool:
+    """Whether messages pass a test that each of them passes, or does not, by itself."""
+    return messages.pass_all(test) if isinstance(messages, Messages) else test(messages)
+
+
 @dataclass(frozen=True, slots=True)
 class _Line:
     """A line, as far as later ones may repeat it."""
@@ -45,7 +74,7 @@ class _Line:
     """The value of the line, with a mark where the messages are."""
     path: Sequence[str]
     """Under which keys they are."""
-    messages: Sequence[Any]
+    messages: Messages
     used: int
 
 
@@ -73,13 +102,13 @@ class Repeated:
         if known is not None:
             self._forget(at)
         self._hold(line)
-        return _filled(line.rest, line.path, list(line.messages))
+        return _filled(line.rest, line.path, Messages(line.messages, line.messages))
 
     def _read(self, data: bytes, first: int, known: _Line | None) -> _Line:
         """The line, of which ``known`` begins it; each part of it is JSON, or this raises."""
-        start, messages = first, list[Any]()
+        start, before = first, None
         if known is not None:
-            start, messages = len(known.head), list(known.messages)
+            start, before = len(known.head), known.messages
         if known is not None and data.endswith(known.tail) and len(data) >= start + len(known.tail):
             end, rest, path = len(data) - len(known.tail), known.rest, known.path
         else:
@@ -90,12 +119,13 @@ class Repeated:
             rest = orjson.loads(_MARKED.join(parts))
             path = _path_of_mark(rest)
         fresh = data[start:end].strip(_BLANK)
-        if messages and fresh:
+        if before and fresh:
             if not fresh.startswith(b","):
                 raise _NotSo
             fresh = fresh[1:]
             if not fresh.strip(_BLANK):
                 raise _NotSo
+        messages = Messages(before or (), before)
         messages += orjson.loads(b"[" + fresh + b"]")
         self._count += 1
         return _Line(data[:end], first, data[end:], rest, path, messages, self._count)

@@ -10,10 +10,11 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kvagent.audit.formats.dialects import asking
 from kvagent.audit.formats.json_text import Broken, parsed
-from kvagent.audit.formats.repeated import Repeated
+from kvagent.audit.formats.repeated import Messages, Repeated, all_pass
 from tests.audit.formats.mutants import damaged, wrong
-from tests.audit.logs import TOOLS, session
+from tests.audit.logs import TOOLS, Message, call, reply, result, session
 
 
 def plain(data: bytes) -> Any:
@@ -102,6 +103,70 @@ def test_messages_are_the_same_objects() -> None:
         assert after["tools"] is before["tools"]
         for one, other in zip(before["messages"], after["messages"], strict=False):
             assert one is other
+
+
+FUNCTIONS: tuple[Message, ...] = (
+    {"role": "assistant", "content": None, "function_call": {"name": "read", "arguments": "{}"}},
+    {"role": "function", "name": "read", "content": "x"},
+    {"role": "assistant", "content": "x", "function_call": None},
+)
+BLOCKS: tuple[Message, ...] = (
+    {"role": "assistant", "content": [{"type": "tool_use", "id": "a", "name": "read"}]},
+    {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "a", "content": "x"}]},
+    {"role": "user", "content": [{"type": "text", "text": "x"}]},
+)
+FAULTS: tuple[Any, ...] = (7, "role", [], {}, {"role": 7}, {"role": "x", "tool_calls": [{}, 7]})
+
+
+@st.composite
+def conversations(draw: st.DrawFn) -> list[list[Any]]:
+    """Prompts of which each continues the one before; there are few other forms and faults."""
+    plain = [call("read", "1"), result("x", "1"), reply("x"), *FUNCTIONS[2:], *BLOCKS[2:]]
+    kinds = [plain, plain, plain, FUNCTIONS, BLOCKS, FAULTS]
+    messages: list[Any] = []
+    prompts = []
+    for _ in range(draw(st.integers(1, 6))):
+        drawn = draw(st.lists(st.sampled_from(kinds), max_size=3))
+        messages += [draw(st.sampled_from(kind)) for kind in drawn]
+        prompts.append(list(messages))
+    return prompts
+
+
+def asked(messages: list[Any]) -> Any:
+    body = {"messages": messages}
+    dialect = asking(body)
+    if dialect is None:
+        return None
+    try:
+        return dialect.name, list(dialect.asked(body).messages)
+    except Broken as error:
+        return dialect.name, str(error)
+
+
+@given(conversations(), st.booleans())
+def test_a_line_holds_what_it_holds_alone(prompts: list[list[Any]], ahead: bool) -> None:
+    """Whatever its messages were found to be in the lines before; also if all are read first."""
+    reader = Repeated()
+    values = (reader.parsed(json.dumps({"messages": prompt}).encode()) for prompt in prompts)
+    for prompt, value in zip(prompts, list(values) if ahead else values, strict=True):
+        assert asked(value["messages"]) == asked(prompt)
+
+
+def test_only_what_is_new_is_asked() -> None:
+    seen: list[int] = []
+
+    def few(messages: list[Any]) -> bool:
+        seen.append(len(messages))
+        return all(message["role"] != "x" for message in messages)
+
+    roles = ["a", "b"], ["a", "b", "c"], ["a", "b", "c"], ["a", "b", "c", "x"], [*"abcxa"]
+    reader = Repeated()
+    for prompt in roles:
+        made = [{"role": role} for role in prompt]
+        messages = reader.parsed(json.dumps({"messages": made}).encode())["messages"]
+        assert isinstance(messages, Messages)
+        assert all_pass(messages, few) == ("x" not in prompt)
+    assert seen == [2, 1, 1, 2]
 
 
 def test_what_is_held_has_an_end() -> None:

@@ -20,6 +20,7 @@ from kvagent.audit.formats.dialects.call import (
 )
 from kvagent.audit.formats.fields import apart, inline, items, mapping, objects, shown, string, told
 from kvagent.audit.formats.json_text import Broken, dumped
+from kvagent.audit.formats.repeated import all_pass
 from kvagent.audit.transcript import Reported
 
 _BLOCKS_SEEN = ("tool_use", "tool_result", "thinking", "redacted_thinking")
@@ -28,12 +29,15 @@ _CALLS = ("tool_use", "server_tool_use", "mcp_tool_use")
 
 def speaks(messages: Any) -> bool:
     """Whether messages have blocks that only Anthropic's have."""
-    # Every message of every request comes by here; most have a text and no blocks.
-    return any(
-        type(block) is dict and block.get("type") in _BLOCKS_SEEN
-        for content in [each.get("content") for each in items(messages) if type(each) is dict]
-        if type(content) is list
-        for block in content
+    return not all_pass(items(messages), _are_of_others)
+
+
+def _are_of_others(messages: list[Any]) -> bool:
+    return not any(
+        block.get("type") in _BLOCKS_SEEN
+        for message in messages
+        if isinstance(message, dict) and isinstance(message.get("content"), list)
+        for block in objects(message["content"])
     )
 
 

@@ -13,6 +13,7 @@ from kvagent.audit.formats.dialects import functions
 from kvagent.audit.formats.dialects.call import Answered, Asked, Dialect, others
 from kvagent.audit.formats.fields import first, mapping, objects, tokens, told
 from kvagent.audit.formats.json_text import Broken
+from kvagent.audit.formats.repeated import all_pass
 from kvagent.audit.transcript import Reported
 from kvagent.backends.usage import usage_of
 
@@ -21,32 +22,37 @@ def checked(messages: Any) -> list[Mapping[str, Any]]:
     """The list, if it is one of chat messages. Raises ``Broken``."""
     if not isinstance(messages, list):
         raise Broken('has no list of "messages"')
-    # Every message of every request comes by here: each question is one comprehension.
-    try:
-        roles = [message["role"] for message in messages]
-        called = [message["tool_calls"] for message in messages if "tool_calls" in message]
-    except (KeyError, TypeError, IndexError):
-        raise Broken(_fault(messages)) from None
-    if not set(map(type, roles)) <= {str}:
-        raise Broken(_fault(messages))
-    for calls in called:
-        if calls and not (type(calls) is list and all(type(call) is dict for call in calls)):
-            raise Broken(_fault(messages))
-    if functions.ROLE in roles or any("function_call" in message for message in messages):
-        return functions.modern(messages)
-    return messages
-
-
-def _fault(messages: list[Any]) -> str:
+    if all_pass(messages, _are_modern):
+        return messages
     for at, message in enumerate(messages):
-        if not isinstance(message, dict):
-            return f"has no object as message {at}"
-        if not isinstance(message.get("role"), str):
-            return f"has a message {at} without a role"
-        calls = message.get("tool_calls")
-        if calls and not (isinstance(calls, list) and len(objects(calls)) == len(calls)):
-            return f"has tool_calls in message {at} that are no list of objects"
-    return "has no chat messages"
+        fault = _fault(message)
+        if fault is not None:
+            raise Broken(fault.format(at))
+    return functions.modern(messages)
+
+
+def _are_modern(messages: list[Any]) -> bool:
+    """Whether all are chat messages, and none of them has functions."""
+    return not any(
+        _fault(message) or message["role"] == functions.ROLE or message.get(functions.CALL)
+        for message in messages
+    )
+
+
+def _fault(message: Any) -> str | None:
+    """Why something is no chat message, with a place for its number."""
+    if not isinstance(message, dict):
+        return "has no object as message {}"
+    if not isinstance(message.get("role"), str):
+        return "has a message {} without a role"
+    calls = message.get("tool_calls")
+    if calls and not _are_objects(calls):
+        return "has tool_calls in message {} that are no list of objects"
+    return None
+
+
+def _are_objects(values: Any) -> bool:
+    return isinstance(values, list) and all(isinstance(value, dict) for value in values)
 
 
 def _asks(body: Mapping[str, Any]) -> bool:
@@ -61,9 +67,7 @@ def _asked(body: Mapping[str, Any]) -> Asked:
     if not messages:
         raise Broken('has an empty list of "messages"')
     declared = body.get("tools")
-    if declared is not None and len(objects(declared)) != (
-        len(declared) if isinstance(declared, list) else -1
-    ):
+    if declared is not None and not _are_objects(declared):
         raise Broken("has tools that are no list of objects")
     tools: list[Any] = declared or []
     older = body.get("functions")
