@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from kvagent.audit.difference import alike
 from kvagent.audit.figures import count, several, share
+from kvagent.audit.report.names import folder_of
 from kvagent.audit.report.page.chart import Chart, charts, reports, trace
 from kvagent.audit.report.page.faults import Fault, faults
 from kvagent.audit.report.page.flows import Flow, flows, longest_prompt, traced
@@ -119,7 +119,7 @@ class Together:
     exact: bool
     findings: list[tuple[Severity, int]]
     folder: str
-    """In which all files are, with its slash; empty where there is none."""
+    """In which all files are, with its separator; empty where there is none."""
 
 
 def all_shown(report: Report) -> list[Shown]:
@@ -136,15 +136,7 @@ def together(report: Report) -> Together:
     exact = all(map(is_exact, report.sessions))
     findings = [each for session in report.sessions for each in session.findings]
     names = [session.file for session in report.sessions]
-    return Together(sums, exact, severities(findings), _folder(names))
-
-
-def _folder(names: Sequence[str]) -> str:
-    """What all names have in front, up to a slash."""
-    if len(names) < 2:
-        return ""
-    first, last = min(names), max(names)
-    return first[: first[: alike(first, last)].rfind("/") + 1]
+    return Together(sums, exact, severities(findings), folder_of(names))
 
 
 def is_exact(session: Session) -> bool:

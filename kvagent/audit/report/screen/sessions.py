@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
 from rich.cells import cell_len
 from rich.text import Text
 
 from kvagent.audit.figures import count, several, share, short
+from kvagent.audit.report.names import folder_of
 from kvagent.audit.report.screen.layout import Layout
 from kvagent.audit.report.screen.summary import counts, worst
 from kvagent.audit.rule import Severity
@@ -27,7 +26,7 @@ _WIDE, _NAME = 100, 12
 def overview(report: Report, layout: Layout, *, details: bool) -> list[Text]:
     """A table, the worst session first, and the worst rules over all of them."""
     sessions = report.worst_first
-    folder = _folder([session.file for session in sessions])
+    folder = folder_of([session.file for session in sessions])
     where = f" in {folder}" if folder else ""
     lines = layout.paragraph((f"{several(len(sessions), 'session')}{where}", "bold"))
     lines += _table(sessions, folder, layout, details=details)
@@ -38,15 +37,6 @@ def overview(report: Report, layout: Layout, *, details: bool) -> list[Text]:
     room = _LINES - len(lines) - len(report.gates)
     lines += worst(sessions, layout, room, folder=folder)
     return lines
-
-
-def _folder(files: Sequence[str]) -> str:
-    """The folder that all of them are in, with its separator; empty where there is none."""
-    try:
-        common = os.path.commonpath([str(Path(file).parent) for file in files])
-    except ValueError:  # relative and absolute ones
-        return ""
-    return "" if common in ("", os.curdir, os.sep) else common + os.sep
 
 
 def _table(
