@@ -13,6 +13,7 @@ from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 from kvagent.audit import figures
+from kvagent.audit.report import names
 from kvagent.audit.report.page import shown, words
 from kvagent.audit.report.page.contrast import side_by_side
 from kvagent.audit.report.page.timeline import broken
@@ -82,10 +83,12 @@ def _environment() -> Environment:
     environment.filters.update(
         axis=figures.axis,
         bytes=figures.size,
+        called=names.called,
         change=figures.change,
         count=figures.count,
         css=Markup,
         happened=words.happened,
+        placed=names.placed,
         percent=lambda part: f"{100 * part:.3f}".rstrip("0").rstrip(".") + "%",
         share=figures.share,
         short=figures.short,

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 
 from kvagent.audit.figures import count, several, share, size
 from kvagent.audit.report.lines import cost, differing, one_line, place
+from kvagent.audit.report.names import called, placed
 from kvagent.audit.report.page.shown import is_exact, severities, together
 from kvagent.audit.report.page.visible import visible
 from kvagent.audit.report.page.words import server
@@ -52,7 +53,7 @@ def _blocks(report: Report) -> Iterator[str]:
     if report.gates:
         yield "\n".join(
             f"- {'**Failed**' if gate.failed else 'Holds'}: {_text(gate.name)}"
-            f"{' in ' + _code(gate.file) if gate.file else ''}. {_text(gate.said)}"
+            f"{' in ' + _code(called(gate.file)) if gate.file else ''}. {_text(gate.said)}"
             for gate in sorted(report.gates, key=lambda gate: not gate.failed)
         )
     if report.failed:
@@ -77,7 +78,7 @@ def _table(report: Report) -> str:
     room = _TABLE
     for number, session in enumerate(sessions):
         found = severities(session.findings)
-        line = _row(_code(session.file), session.totals, found, is_exact(session))
+        line = _row(_code(called(session.file)), session.totals, found, is_exact(session))
         room -= len(line)
         if room < 0:
             lines.append(f"| *and {len(sessions) - number:,} more* | | | | | | |")
@@ -113,7 +114,7 @@ def _session(session: Session, told_fixes: set[str]) -> Iterator[str]:
         if session.exact:
             tokens = f"the model's own ({_text(session.counter)})"
     about.append(f"for {server(session.target, block_size)}")
-    yield f"### {_code(session.file)}\n\n{', '.join(about)}. Tokens are {tokens}."
+    yield f"### {_code(called(session.file))}\n\n{', '.join(about)}. Tokens are {tokens}."
     if session.what_if is not None:
         yield _what_if(session.what_if)
     for finding in session.findings:
@@ -122,7 +123,7 @@ def _session(session: Session, told_fixes: set[str]) -> Iterator[str]:
         told = [f"- {_text(note)}" for note in session.notes]
         yield "\n".join(["What the figures leave out:", "", *told])
     if session.unreadable:
-        told = [f"- {_text(str(each.place))} {_text(each.why)}" for each in session.unreadable]
+        told = [f"- {_text(placed(each.place))} {_text(each.why)}" for each in session.unreadable]
         more = session.unreadable_count - len(told[:_UNREADABLE])
         if more > 0:
             told[_UNREADABLE:] = [f"- and {more:,} more"]

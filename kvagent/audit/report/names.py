@@ -1,4 +1,4 @@
-"""How are the files of a report named?"""
+"""How are files and places in them named where people read of them?"""
 
 from __future__ import annotations
 
@@ -6,6 +6,18 @@ import os
 from collections.abc import Sequence
 
 from kvagent.audit.difference import alike
+from kvagent.audit.source import STANDARD
+from kvagent.audit.transcript import Place
+
+
+def called(file: str, folder: str = "") -> str:
+    """A file's name, without the folder that was told before it."""
+    return "standard input" if file == STANDARD else file.removeprefix(folder)
+
+
+def placed(place: Place) -> str:
+    """``log.jsonl:3 .messages``."""
+    return str(Place(called(place.file), place.line, place.path))
 
 
 def folder_of(files: Sequence[str]) -> str:

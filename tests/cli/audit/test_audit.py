@@ -104,6 +104,12 @@ def test_for_a_terminal(folder: Path) -> None:
     assert "KVA101" in result.stdout
 
 
+def test_standard_input_has_a_name(folder: Path) -> None:
+    assert run("-", stdin=log(clock=True)).stdout.startswith("standard input\n")
+    (session,) = report("-", stdin=log(clock=True))["sessions"]
+    assert session["file"] == "-"
+
+
 @pytest.mark.parametrize("source", ["-", "packed.jsonl.gz", "/dev/stdin"])
 def test_packed_and_from_a_pipe(folder: Path, source: str) -> None:
     packed = gzip.compress(log(clock=True))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from kvagent.audit.figures import change, several
 from kvagent.audit.prediction import Target
+from kvagent.audit.report.names import called, placed
 from kvagent.audit.report.page.timeline import broken
 from kvagent.audit.reported import SENTENCES
 from kvagent.audit.rule import Spot
@@ -47,8 +48,8 @@ def line(place: Place) -> str:
 
 def beside(place: Place, other: Place) -> str:
     """The place, without the file's name if the other one told it."""
-    text = str(place)
-    return text.removeprefix(place.file) if place.file == other.file else text
+    text = placed(place)
+    return text.removeprefix(called(place.file)) if place.file == other.file else text
 
 
 def where(spot: Spot, *, many: bool) -> str:

@@ -8,6 +8,7 @@ from rich.cells import cell_len
 from rich.text import Text
 
 from kvagent.audit.figures import NONE, change, count, several
+from kvagent.audit.report.names import placed
 from kvagent.audit.report.page.words import happened, line
 from kvagent.audit.report.screen.contrast import contrasted
 from kvagent.audit.report.screen.figures import figures
@@ -29,7 +30,7 @@ def detailed(session: Session, layout: Layout) -> list[Text]:
         lines += layout.paragraph(("· ", "dim"), (note, "dim"), indent=2, hanging=4)
     for unread in session.unreadable:
         lines += layout.paragraph(
-            ("✗ ", "red"), f"{unread.place} {unread.why}", indent=2, hanging=4
+            ("✗ ", "red"), f"{placed(unread.place)} {unread.why}", indent=2, hanging=4
         )
     lines += [Text(), *counts(session.findings, layout)]
     for finding in session.findings:

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from rich.text import Text
 
 from kvagent.audit.figures import several
+from kvagent.audit.report.names import called
 from kvagent.audit.report.screen.groups import grouped
-from kvagent.audit.report.screen.layout import Layout
+from kvagent.audit.report.screen.layout import Layout, Part
 from kvagent.audit.session import Failed, Gate, Report
 
 _NAMED = 3
@@ -38,17 +39,20 @@ def gates(gates: Sequence[Gate], layout: Layout, *, details: bool) -> list[Text]
     failed = [gate for gate in gates if gate.failed]
     held = [gate for gate in gates if not gate.failed]
     for gate in failed if details else failed[:_NAMED]:
-        name = f"{gate.name}, {gate.file}" if gate.file else gate.name
-        lines += layout.paragraph(("✗ ", "bold red"), (name, "bold"), f": {gate.said}", hanging=2)
+        lines += _gate(gate, ("✗ ", "bold red"), layout)
     if len(failed) > _NAMED and not details:
         lines += layout.paragraph((f"  … and {len(failed) - _NAMED:,} more", "dim"))
     for gate in held if details or len(held) <= _NAMED else ():
-        name = f"{gate.name}, {gate.file}" if gate.file else gate.name
-        lines += layout.paragraph(("✓ ", "bold green"), (name, "bold"), f": {gate.said}", hanging=2)
+        lines += _gate(gate, ("✓ ", "bold green"), layout)
     if len(held) > _NAMED and not details:
         said = f"{several(len(held), 'condition holds', 'conditions hold')}"
         lines += layout.paragraph(("✓ ", "bold green"), said)
     return lines
+
+
+def _gate(gate: Gate, mark: Part, layout: Layout) -> list[Text]:
+    name = f"{gate.name}, {called(gate.file)}" if gate.file else gate.name
+    return layout.paragraph(mark, (name, "bold"), f": {gate.said}", hanging=2)
 
 
 def not_read(failed: Sequence[Failed], layout: Layout, *, details: bool) -> list[Text]:

@@ -9,6 +9,7 @@ from rich.text import Text
 
 from kvagent.audit.figures import count, several, size
 from kvagent.audit.report.lines import place
+from kvagent.audit.report.names import called
 from kvagent.audit.report.page.words import line
 from kvagent.audit.report.screen.layout import Layout, Part
 from kvagent.audit.rule import Cost, Finding, Rule, Severity, Spot
@@ -109,5 +110,5 @@ def spot_place(spot: Spot, session: Session, *, folder: str | None = None) -> st
     at = "" if spot.place.line is None else f"line {line(spot.place)}, "
     at += place(spot, many=session.conversations > 1)
     if folder is not None or spot.place.file != session.file:
-        return f"{spot.place.file.removeprefix(folder or '')}, {at}"
+        return f"{called(spot.place.file, folder or '')}, {at}"
     return at[0].upper() + at[1:]

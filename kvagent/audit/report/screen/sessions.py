@@ -9,7 +9,7 @@ from rich.cells import cell_len
 from rich.text import Text
 
 from kvagent.audit.figures import count, several, share, short
-from kvagent.audit.report.names import folder_of
+from kvagent.audit.report.names import called, folder_of
 from kvagent.audit.report.screen.layout import Layout
 from kvagent.audit.report.screen.summary import counts, worst
 from kvagent.audit.rule import Severity
@@ -44,7 +44,7 @@ def _table(
 ) -> list[Text]:
     shown = sessions if details else sessions[:_ROWS]
     groups: list[tuple[str, Sequence[Session]]] = [
-        (each.file.removeprefix(folder), [each]) for each in shown
+        (called(each.file, folder), [each]) for each in shown
     ]
     rest = sessions[len(shown) :]
     if rest:

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from rich.text import Text
 
 from kvagent.audit.figures import several
+from kvagent.audit.report.names import called
 from kvagent.audit.report.screen.figures import figures
 from kvagent.audit.report.screen.groups import grouped, told
 from kvagent.audit.report.screen.layout import Layout, Part
@@ -40,7 +41,7 @@ def title(session: Session, layout: Layout) -> list[Text]:
     if session.conversations:
         calls += f" in {several(session.conversations, 'conversation')}"
     return [
-        *layout.paragraph((layout.name(session.file, layout.width), "bold")),
+        *layout.paragraph((layout.name(called(session.file), layout.width), "bold")),
         *layout.paragraph(f"{session.format_title}: {calls}"),
     ]
 
