@@ -165,7 +165,7 @@ def _are(count: int) -> str:
 def _has_others(message: Mapping[str, Any]) -> bool:
     """Whether it has parts that no tokenizer of texts counts."""
     content = message.get("content")
-    if not isinstance(content, Sequence) or isinstance(content, str):
+    if isinstance(content, str) or not isinstance(content, Sequence):
         return False
     return any(
         isinstance(part, Mapping) and not isinstance(part.get("text"), str) for part in content

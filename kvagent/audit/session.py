@@ -28,7 +28,8 @@ class Break:
     cause: Why
 
 
-@dataclass(frozen=True, slots=True)
+# Not frozen, only because there is one for each request: a frozen one takes much longer to make.
+@dataclass(slots=True)
 class Row:
     """One request in figures; they mean what they mean in ``Turn``."""
 
@@ -57,14 +58,16 @@ class Row:
     @classmethod
     def of(cls, turn: Turn) -> Row:
         """The figures of a turn."""
-        request = turn.request
-        breaks = tuple(Break(d.where, d.index, d.cause) for d in turn.breaks)
+        placed, request = turn.placed, turn.placed.request
+        breaks: Sequence[Break] = ()
+        if turn.differences:
+            breaks = tuple(Break(each.where, each.index, each.cause) for each in turn.breaks)
         return cls(
             request.place,
-            turn.conversation,
-            turn.placed.branch,
-            turn.number,
-            turn.kind,
+            placed.conversation,
+            placed.branch,
+            placed.number,
+            placed.kind,
             len(request.messages),
             turn.prompt_tokens,
             turn.exact,

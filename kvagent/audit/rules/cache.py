@@ -126,12 +126,15 @@ class Cache:
 
     def turn(self, turn: Turn) -> Iterable[Sighting]:
         """What was lost in the server."""
-        cached, target = turn.predicted_tokens, turn.target
-        lost = turn.reusable_tokens - (cached or 0)
-        if cached is None or lost < _LEAST:
-            return
+        cached = turn.predicted_tokens
+        if cached is None or turn.reusable_tokens - cached < _LEAST:
+            return ()
+        return self._lost(turn, turn.reusable_tokens - cached)
+
+    def _lost(self, turn: Turn, lost: int) -> Iterable[Sighting]:
+        target = turn.target
         if turn.loss in ("block", "whole_prompt"):
-            if cached or lost < _LEAST_OF_A_BLOCK:
+            if turn.predicted_tokens or lost < _LEAST_OF_A_BLOCK:
                 return
             rule = BELOW_A_BLOCK
             said = (

@@ -6,6 +6,7 @@ Not a token of the prompt is another, and nothing of what was cached applies.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 
 from kvagent.audit.recent import Recent
 from kvagent.audit.rule import Contrast, Rule, Sighting
@@ -59,41 +60,67 @@ _RULES: Mapping[str, Rule] = {
     "prompt_cache_key": ROUTING_CHANGED,
 }
 
-# Branches, times the values they were sent with, whose last prompts are remembered by their length.
+# Branches whose last prompts are remembered by their length, and values that branches were sent with
+# before.
 _ROOM = 20_000
+
+
+@dataclass(slots=True)
+class _Sent:
+    """What a branch was sent last."""
+
+    options: Mapping[str, bytes]
+    tokens: int
 
 
 class CacheKey:
     """Looks at the options that say whose cache applies."""
 
     def __init__(self) -> None:
-        self._sent: Recent[tuple[int, str, bytes], int] = Recent(_ROOM)
+        self._last: Recent[int, _Sent] = Recent(_ROOM)
+        # The last prompt with a value that is not the branch's any more.
+        self._earlier: Recent[tuple[int, str, bytes], int] = Recent(_ROOM)
 
     def turn(self, turn: Turn) -> Iterable[Sighting]:
         """Which of them is not as it was."""
-        new, old = turn.placed.snapshot, turn.placed.before
+        branch, new, old = turn.placed.branch, turn.placed.snapshot, turn.placed.before
+        last = self._last.get(branch)
+        seen: Iterable[Sighting] = ()
+        if old is not None and old.options != new.options:
+            seen = list(self._changed(turn, old.options, new.options, last))
+        if last is not None and last.options == new.options:
+            last.tokens = turn.prompt_tokens
+            return seen
+        if last is not None:
+            for key in _RULES:
+                self._earlier.put((branch, key, last.options.get(key, b"")), last.tokens)
+        self._last.put(branch, _Sent(new.options, turn.prompt_tokens))
+        return seen
+
+    def _changed(
+        self, turn: Turn, old: Mapping[str, bytes], new: Mapping[str, bytes], last: _Sent | None
+    ) -> Iterable[Sighting]:
         for key, rule in _RULES.items():
-            value = new.options.get(key, b"")
-            branch = turn.placed.branch
-            if old is not None:
-                before = old.options.get(key, b"")
-                # No salt is a salt of its own; no model is one that the log does not tell.
-                told = rule is SALT_CHANGED or (before and value)
-                if value != before and told:
-                    known = self._sent.get((branch, key, value)) or 0
-                    yield Sighting(
-                        rule,
-                        key,
-                        spot_of(
-                            turn,
-                            field=key,
-                            tokens=max(0, turn.reusable_tokens - known),
-                            contrast=Contrast(_shown(before), _shown(value), 0),
-                        ),
-                        f"{key} is not what it was in the request before.",
-                        everywhere=True,
-                    )
-            self._sent.put((branch, key, value), turn.prompt_tokens)
+            before, value = old.get(key, b""), new.get(key, b"")
+            # No salt is a salt of its own; no model is one that the log does not tell.
+            if value == before or not (rule is SALT_CHANGED or (before and value)):
+                continue
+            if last is not None and last.options.get(key, b"") == value:
+                known = last.tokens
+            else:
+                known = self._earlier.get((turn.placed.branch, key, value)) or 0
+            yield Sighting(
+                rule,
+                key,
+                spot_of(
+                    turn,
+                    field=key,
+                    tokens=max(0, turn.reusable_tokens - known),
+                    contrast=Contrast(_shown(before), _shown(value), 0),
+                ),
+                f"{key} is not what it was in the request before.",
+                everywhere=True,
+            )
 
     def end(self) -> Iterable[Sighting]:
         """Nothing: each change was told when it came."""

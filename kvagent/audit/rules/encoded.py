@@ -50,10 +50,13 @@ class Encoded:
 
     def turn(self, turn: Turn) -> Iterable[Sighting]:
         """The encoded files among the new messages."""
-        for number in turn.fresh:
+        messages = turn.placed.snapshot.messages
+        long = [number for number in turn.fresh if len(messages[number].raw) >= _LEAST]
+        return self._among(turn, long) if long else ()
+
+    def _among(self, turn: Turn, numbers: Iterable[int]) -> Iterable[Sighting]:
+        for number in numbers:
             known = turn.placed.snapshot.messages[number]
-            if len(known.raw) < _LEAST:
-                continue
             for field, text in _texts(turn.request.messages[number]):
                 found = base64_in(text)
                 if found is None:
@@ -81,7 +84,17 @@ class Encoded:
 
 def base64_in(text: str) -> tuple[int, int] | None:
     """Where the first run of base64 begins, and how many characters such runs have together."""
-    runs = [*_long_words(text), *_equal_lines(text)] if len(text) >= _LEAST else []
+    if len(text) < _LEAST:
+        return None
+    sizes = [*map(len, text.split())]
+    longest = max(sizes, default=0)
+    if longest < min(_WIDTHS):
+        return None
+    runs: list[tuple[int, int]] = []
+    if longest >= _LEAST:
+        runs += _long_words(text)
+    if sum(map(sizes.count, _WIDTHS)) >= _LINES:
+        runs += _equal_lines(text)
     real = [run for run in runs if _is_encoded(text[run[0] : run[0] + _SAMPLE])]
     if not real:
         return None
@@ -89,8 +102,6 @@ def base64_in(text: str) -> tuple[int, int] | None:
 
 
 def _long_words(text: str) -> Iterable[tuple[int, int]]:
-    if max(map(len, text.split()), default=0) < _LEAST:
-        return
     for run in _RUN.finditer(text):
         if run.end() - run.start() >= _LEAST:
             yield run.span()
@@ -98,8 +109,6 @@ def _long_words(text: str) -> Iterable[tuple[int, int]]:
 
 def _equal_lines(text: str) -> Iterable[tuple[int, int]]:
     """Lines of one width, one after the other, each a single run."""
-    if sum(len(word) in _WIDTHS for word in text.split()) < _LINES:
-        return
     at = start = count = 0
     for line in text.splitlines(keepends=True):
         bare = line.strip()

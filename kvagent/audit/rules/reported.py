@@ -10,6 +10,7 @@ from collections.abc import Iterable
 
 from kvagent.audit.figures import several
 from kvagent.audit.recent import Recent
+from kvagent.audit.reported import Gap
 from kvagent.audit.rule import Rule, Sighting, Spot
 from kvagent.audit.rules.places import spot_of
 from kvagent.audit.turns import Turn
@@ -105,9 +106,12 @@ class Reports:
         placed, gap = turn.placed, turn.gap
         # What a request left in the cache that failed, nobody knows.
         unknown = placed.left is not None and self._failed.get(placed.left)
-        self._failed.put(placed.branch, turn.request.error is not None)
-        if gap is None or unknown:
-            return
+        failed = placed.request.error is not None
+        if failed or unknown:
+            self._failed.put(placed.branch, failed)
+        return () if gap is None or unknown else self._short(turn, gap)
+
+    def _short(self, turn: Turn, gap: Gap) -> Iterable[Sighting]:
         self._requests += 1
         self._any_cached = self._any_cached or gap.reported_tokens > 0
         if gap.reason == "never_reported":

@@ -107,7 +107,7 @@ class LongResults:
         before = [] if placed.left is None else self._standing.get(placed.left) or []
         standing = [result for result in before if result.message < placed.common]
         moved = {result.gist: result for result in before if result.message >= placed.common}
-        new = []
+        new: list[_Standing] = []
         for number in turn.fresh:
             known = placed.snapshot.messages[number]
             if known.role not in _RESULTS:
@@ -116,6 +116,8 @@ class LongResults:
                 standing.append(replace(moved[known.gist], message=number))
             elif len(known.raw) >= _LONG_CHARS and self._is_long(turn, number):
                 new.append(self._found_one(turn, number))
+        if not (before or new):
+            return ()  # as nearly always
         for result in standing:
             result.kin.again += 1
             result.kin.carried += result.tokens

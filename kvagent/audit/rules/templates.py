@@ -15,6 +15,7 @@ from kvagent.chat import HEAD_ROLES, text_of
 
 if TYPE_CHECKING:
     from kvagent.tokens.hazards import Code, Hazard, Mend
+    from kvagent.tokens.profile import TemplateProfile
 
 # Servers that give the day to a template's variable on their own.
 _GIVE_THE_DAY = frozenset({"llama.cpp"})
@@ -63,27 +64,28 @@ class Template:
 
     def turn(self, turn: Turn) -> Iterable[Sighting]:
         """What the template did to this request."""
-        for found in turn.differences:
-            if found.cause == "template":
-                yield _broken(turn, found)
+        seen = [_broken(turn, found) for found in turn.differences if found.cause == "template"]
         if turn.fault and not any(words in turn.fault for words in _NO_REFUSAL):
             said = f"These requests are refused: {turn.fault}"
             # Behind a bracket stands what is this request's own.
             kind = turn.fault.partition("(")[0]
-            yield Sighting(template.REFUSED, kind, spot_of(turn), said, everywhere=True)
-        yield from _late_system(turn)
-        if not self._date_told and turn.profile is not None:
-            yield from self._date(turn)
+            seen.append(Sighting(template.REFUSED, kind, spot_of(turn), said, everywhere=True))
+        late = _late_system(turn)
+        if late:
+            seen += _told_late(turn, late)
+        profile = turn.profile
+        if profile is not None and profile.dates and not self._date_told:
+            seen += self._date(turn, profile)
+        return seen
 
     def end(self) -> Iterable[Sighting]:
         """Nothing: each fault was told when it came."""
         return ()
 
-    def _date(self, turn: Turn) -> Iterable[Sighting]:
-        assert turn.profile is not None
-        hazard = turn.profile.hazard("date")
-        bare = turn.profile.hazard("date_without_system")
-        given = [name.split()[0] for name in turn.profile.dates if name.endswith(" kwarg")]
+    def _date(self, turn: Turn, profile: TemplateProfile) -> Iterable[Sighting]:
+        hazard = profile.hazard("date")
+        bare = profile.hazard("date_without_system")
+        given = [name.split()[0] for name in profile.dates if name.endswith(" kwarg")]
         fix = example = ""
         if bare is not None and not turn.placed.snapshot.head:
             said = "Without a system message, the template writes one of its own, with the date."
@@ -167,10 +169,14 @@ def _name(tool: Mapping[str, Any]) -> str:
     return f'"{name}"' if isinstance(name, str) and name else ""
 
 
-def _late_system(turn: Turn) -> Iterable[Sighting]:
-    late = [number for number in turn.fresh if _is_late(turn, number)]
-    if not late:
-        return
+def _late_system(turn: Turn) -> list[int]:
+    """The new system messages that stand behind others."""
+    snapshot = turn.placed.snapshot
+    new = range(max(turn.placed.common, snapshot.head), len(snapshot.messages))
+    return [number for number in new if snapshot.messages[number].role in HEAD_ROLES]
+
+
+def _told_late(turn: Turn, late: Sequence[int]) -> Iterable[Sighting]:
     said = "A system or developer message stands behind other messages."
     if turn.profile is not None:
         hazard = turn.profile.hazard("late_system")
@@ -181,11 +187,6 @@ def _late_system(turn: Turn) -> Iterable[Sighting]:
         text = text_of(turn.request.messages[number])
         spot = spot_of(turn, number, excerpt=text)
         yield Sighting(template.LATE_SYSTEM, None, spot, said, everywhere=True)
-
-
-def _is_late(turn: Turn, number: int) -> bool:
-    snapshot = turn.placed.snapshot
-    return number >= snapshot.head and snapshot.messages[number].role in HEAD_ROLES
 
 
 def _pinned(turn: Turn, names: Sequence[str]) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -51,7 +51,19 @@ class _Tool:
     last_conversation: int = -1
     calls: int = 0
     """Calls, of whatever tool, in requests that define it."""
-    used: bool = False
+
+
+@dataclass(slots=True)
+class _Offer:
+    """The tools of the last request, and what was seen since requests define just these."""
+
+    raws: Sequence[bytes]
+    tools: Sequence[_Tool]
+    conversation: int
+    """Of the last request."""
+    conversations: int = 0
+    """How often another conversation came."""
+    calls: int = 0
 
 
 class UnusedTools:
@@ -59,30 +71,31 @@ class UnusedTools:
 
     def __init__(self) -> None:
         self._tools: dict[str, _Tool] = {}
+        self._offer: _Offer | None = None
         self._called: Recent[str, int] = Recent(_TOOLS)
         self._names: Recent[tuple[bytes, ...], tuple[str, ...]] = Recent(100)
 
     def turn(self, turn: Turn) -> Iterable[Sighting]:
         """Nothing yet: in the end it shows what was called."""
-        calls = 0
-        for message in (
-            *(turn.request.messages[number] for number in turn.fresh),
-            *turn.request.replies,
-        ):
+        request, placed, calls = turn.request, turn.placed, 0
+        for message in (*request.messages[placed.common :], *request.replies):
             for name in _names_called(message):
                 calls += 1
-                self._called.put(name, calls)
-        if turn.placed.snapshot.tools:
-            for name in self._defined(turn):
-                tool = self._tools[name]
-                tool.calls += calls
-                if tool.last_conversation != turn.conversation:
-                    tool.conversations += 1
-                    tool.last_conversation = turn.conversation
+                if self._called.get(name) is None:
+                    self._called.put(name, calls)
+        tools, offer = placed.snapshot.tools, self._offer
+        if tools:
+            if offer is None or offer.raws is not tools:
+                offer = self._next(turn)
+            offer.calls += calls
+            if offer.conversation != placed.conversation:
+                offer.conversations += 1
+                offer.conversation = placed.conversation
         return ()
 
     def end(self) -> Iterable[Sighting]:
         """Which tools nobody called, although others were called often."""
+        self._settle()
         dead = [
             tool
             for tool in self._tools.values()
@@ -106,16 +119,36 @@ class UnusedTools:
         for tool in dead:
             yield Sighting(DEAD_TOOLS, None, tool.first, said, everywhere=True)
 
+    def _next(self, turn: Turn) -> _Offer:
+        """The tools of this request, which are not those of the one before."""
+        self._settle()
+        tools = [self._tools[name] for name in self._defined(turn)]
+        for tool in tools:
+            if tool.last_conversation != turn.conversation:
+                tool.conversations += 1
+        self._offer = _Offer(turn.placed.snapshot.tools, tools, turn.conversation)
+        return self._offer
+
+    def _settle(self) -> None:
+        """Count for each tool what was seen while it was offered."""
+        offer, self._offer = self._offer, None
+        if offer is not None:
+            for tool in offer.tools:
+                tool.calls += offer.calls
+                tool.conversations += offer.conversations
+                tool.last_conversation = offer.conversation
+
     def _defined(self, turn: Turn) -> tuple[str, ...]:
         """The names of the request's tools, each with an entry."""
         raws = tuple(turn.placed.snapshot.tools)
         names = self._names.get(raws)
         if names is None:
-            names = tuple(
+            found = (
                 name
                 for number, raw in enumerate(raws)
                 if (name := _name_of(raw)) and self._is_entered(turn, name, number, raw)
             )
+            names = tuple(dict.fromkeys(found))
             self._names.put(raws, names)
         return names
 
@@ -139,11 +172,12 @@ def _name_of(raw: bytes) -> str:
     return name if isinstance(name, str) else ""
 
 
-def _names_called(message: Mapping[str, Any]) -> Iterable[str]:
-    for call in calls_of(message):
-        function = call.get("function")
-        if isinstance(function, Mapping) and isinstance(function.get("name"), str):
-            yield function["name"]
-    legacy = message.get("function_call")
-    if isinstance(legacy, Mapping) and isinstance(legacy.get("name"), str):
-        yield legacy["name"]
+def _names_called(message: Mapping[str, Any]) -> list[str]:
+    called = [call.get("function") for call in calls_of(message)]
+    if "function_call" in message:
+        called.append(message["function_call"])
+    return [
+        each["name"]
+        for each in called
+        if isinstance(each, dict) and isinstance(each.get("name"), str)
+    ]

@@ -16,6 +16,8 @@ from kvagent.chat import HEAD_ROLES, calls_of
 
 _ROOM = 50_000
 _RESULTS = ("tool", "function")
+# What may stand between a call and what the model says next.
+_BEHIND = (*_RESULTS, *HEAD_ROLES)
 
 ORPHANED_CALL = Rule(
     "KVA601",
@@ -102,21 +104,23 @@ class Valid:
 
     def turn(self, turn: Turn) -> Iterable[Sighting]:
         """What is not paired, or cannot be read."""
-        messages = turn.request.messages
-        for number in turn.fresh:
-            for position, call in enumerate(calls_of(messages[number])):
+        request = turn.request
+        seen: list[Sighting] = []
+        common = turn.placed.common
+        for number, message in enumerate(request.messages[common:], common):
+            for position, call in enumerate(calls_of(message)):
                 text = _arguments(call)
                 if text is not None and not _is_object(text):
                     field = f"tool_calls[{position}].function.arguments"
-                    yield from self._tell(BROKEN_ARGUMENTS, turn, number, field, text)
-        for rule, number, name in unpaired(messages, turn.placed.common):
+                    seen += self._tell(BROKEN_ARGUMENTS, turn, number, field, text)
+        for rule, number, name in unpaired(request.messages, common):
             field = "tool_call_id" if rule is ORPHANED_RESULT else "tool_calls"
-            yield from self._tell(rule, turn, number, field, name)
-        error = turn.request.error
-        if error is not None and _UNPAIRED.search(error):
+            seen += self._tell(rule, turn, number, field, name)
+        if request.error is not None and _UNPAIRED.search(request.error):
             said = "The server refused requests because their calls and results do not pair."
-            spot = spot_of(turn, excerpt=error)
-            yield Sighting(REFUSED, None, spot, said, everywhere=True)
+            spot = spot_of(turn, excerpt=request.error)
+            seen.append(Sighting(REFUSED, None, spot, said, everywhere=True))
+        return seen
 
     def end(self) -> Iterable[Sighting]:
         """Nothing: each fault was told when it came."""
@@ -142,8 +146,8 @@ def unpaired(messages: Sequence[Mapping[str, Any]], common: int) -> Iterable[tup
     open_calls: dict[str, int] = {}
     nameless = results = 0
     caller = -1
-    for number in range(_step(messages, common), len(messages)):
-        message = messages[number]
+    start = _step(messages, common)
+    for number, message in enumerate(messages[start:], start):
         role = message.get("role")
         if role in _RESULTS:
             wanted = message.get("tool_call_id")
@@ -157,29 +161,33 @@ def unpaired(messages: Sequence[Mapping[str, Any]], common: int) -> Iterable[tup
             continue
         if role in HEAD_ROLES:
             continue
-        if number >= common and not results:
+        if open_calls and not results and number >= common:
             for name, at in open_calls.items():
                 yield ORPHANED_CALL, at, name
         open_calls, nameless, results, caller = {}, 0, 0, -1
         if role == "assistant":
             calls = calls_of(message)
-            ids = [call.get("id") for call in calls]
-            open_calls = {name: number for name in ids if isinstance(name, str) and name}
-            nameless = len(calls) - len(open_calls) + bool(message.get("function_call"))
+            for call in calls:
+                own = call.get("id")
+                if isinstance(own, str) and own:
+                    open_calls[own] = number
+            nameless = len(calls) - len(open_calls)
+            if message.get("function_call"):
+                nameless += 1
             caller = number if open_calls or nameless else -1
 
 
 def _step(messages: Sequence[Mapping[str, Any]], common: int) -> int:
     """Where the last message stands that calls tools, if only results follow it."""
     at = min(common, len(messages))
-    while at and messages[at - 1].get("role") in (*_RESULTS, *HEAD_ROLES):
+    while at and messages[at - 1].get("role") in _BEHIND:
         at -= 1
     return max(at - 1, 0)
 
 
 def _arguments(call: Mapping[str, Any]) -> str | None:
     function = call.get("function")
-    arguments = function.get("arguments") if isinstance(function, Mapping) else None
+    arguments = function.get("arguments") if isinstance(function, dict) else None
     return arguments if isinstance(arguments, str) and arguments else None
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from statistics import median
@@ -11,8 +12,9 @@ from kvagent.audit.prediction import Target
 from kvagent.audit.recent import Recent
 from kvagent.audit.rule import Rule, Sighting, Spot
 from kvagent.audit.rules.places import spot_of
+from kvagent.audit.transcript import Place
 from kvagent.audit.turns import Traced, Turn
-from kvagent.backends import overflow_of
+from kvagent.backends import Overflow, overflow_of
 
 # Conversations that are followed, and over how many of their last turns growth is taken.
 _ROOM = 50_000
@@ -90,12 +92,17 @@ RULES = (WINDOW_NEAR, OVERFLOW, RETRIED, TOO_LONG)
 class _Grown:
     """How a conversation has grown, to its last request."""
 
-    spot: Spot
+    place: Place
+    conversation: int
+    turn: int
     tokens: int
     window: int | None
     exact: bool
-    turns: int = 1
-    growths: list[int] = field(default_factory=list)
+    growths: deque[int] = field(default_factory=lambda: deque(maxlen=_TURNS))
+
+    @property
+    def spot(self) -> Spot:
+        return Spot(self.place, self.conversation, self.turn)
 
 
 class Window:
@@ -110,26 +117,30 @@ class Window:
     def turn(self, turn: Turn) -> Iterable[Sighting]:
         """Whether it was refused, or would be."""
         self._follow(turn)
-        branch = turn.placed.branch
-        error = turn.request.error
+        branch, error = turn.placed.branch, turn.request.error
         overflow = None if error is None else overflow_of(400, error)
         if overflow is not None and error is not None:
-            self._limit = overflow.window or self._limit
-            size = overflow.prompt_tokens or turn.prompt_tokens
-            exact = turn.exact or overflow.prompt_tokens is not None
-            window = "" if overflow.window is None else f" of {overflow.window:,} tokens"
-            said = f"The server refused prompts that are longer than its window{window}."
-            spot = spot_of(turn, excerpt=f"{count(size, exact)} tokens: {error}")
-            yield Sighting(OVERFLOW, overflow.window, spot, said, everywhere=True)
-            if turn.kind == "again" and self._refused.get(branch):
-                said = "Requests that had been refused as too long were sent again unchanged."
-                yield Sighting(RETRIED, None, spot_of(turn), said, everywhere=True)
-            self._refused.put(branch, size)
-            return
-        self._refused.put(branch, 0)
+            return self._overflow(turn, overflow, error)
+        if self._refused.get(branch):
+            self._refused.put(branch, 0)
         if turn.predicted_tokens is None and turn.prompt_tokens:
             spot = spot_of(turn, excerpt=f"{count(turn.prompt_tokens, turn.exact)} tokens")
-            yield Sighting(TOO_LONG, None, spot, _does_not_fit(turn.target), everywhere=True)
+            return (Sighting(TOO_LONG, None, spot, _does_not_fit(turn.target), everywhere=True),)
+        return ()
+
+    def _overflow(self, turn: Turn, overflow: Overflow, error: str) -> Iterable[Sighting]:
+        self._limit = overflow.window or self._limit
+        size = overflow.prompt_tokens or turn.prompt_tokens
+        exact = turn.exact or overflow.prompt_tokens is not None
+        window = "" if overflow.window is None else f" of {overflow.window:,} tokens"
+        said = f"The server refused prompts that are longer than its window{window}."
+        spot = spot_of(turn, excerpt=f"{count(size, exact)} tokens: {error}")
+        yield Sighting(OVERFLOW, overflow.window, spot, said, everywhere=True)
+        branch = turn.placed.branch
+        if turn.kind == "again" and self._refused.get(branch):
+            said = "Requests that had been refused as too long were sent again unchanged."
+            yield Sighting(RETRIED, None, spot_of(turn), said, everywhere=True)
+        self._refused.put(branch, size)
 
     def traced(self, traced: Traced) -> Iterable[Sighting]:
         """The same for a trace without texts."""
@@ -168,16 +179,18 @@ class Window:
             yield Sighting(WINDOW_NEAR, None, grown.spot, said, everywhere=True, count=more)
 
     def _follow(self, turn: Turn) -> None:
-        held = self._grown.get(turn.conversation)
+        conversation = turn.conversation
+        held = self._grown.get(conversation)
         if held is None:
-            held = _Grown(spot_of(turn), turn.prompt_tokens, turn.target.window, turn.exact)
-            self._grown.put(turn.conversation, held)
+            place, number = turn.place, turn.number
+            window, exact = turn.target.window, turn.exact
+            held = _Grown(place, conversation, number, turn.prompt_tokens, window, exact)
+            self._grown.put(conversation, held)
             return
-        held.spot, held.tokens = spot_of(turn), turn.prompt_tokens
+        held.place, held.turn, held.tokens = turn.place, turn.number, turn.prompt_tokens
         held.exact = held.exact and turn.exact
-        held.turns += 1
         if turn.growth is not None and turn.growth > 0:
-            held.growths = [*held.growths[1 - _TURNS :], turn.growth]
+            held.growths.append(turn.growth)
 
 
 def _does_not_fit(target: Target) -> str:
