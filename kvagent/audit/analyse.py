@@ -15,8 +15,8 @@ from kvagent.audit.largest import Largest
 from kvagent.audit.notes import Seen, notes
 from kvagent.audit.rule import Check, TraceCheck
 from kvagent.audit.session import Row, Session, Timeline
-from kvagent.audit.transcript import Item, Request, Unreadable
-from kvagent.audit.turns import Analysis, Turn
+from kvagent.audit.transcript import Item, Unreadable
+from kvagent.audit.turns import Analysis, Traced, Turn
 
 # Lines that could not be read and are named.
 _NAMED = 20
@@ -52,21 +52,19 @@ def audit(
     findings = Findings(analysis.kv_bytes)
     largest, seen = Largest(), Seen()
     looks = [check.turn for check in checks]
-    for item in items:
-        if isinstance(item, Unreadable):
+    for turn in analysis.turns(items):
+        if isinstance(turn, Unreadable):
             session.unreadable_count += 1
             if session.unreadable_count <= _NAMED:
-                session.unreadable.append(item)
+                session.unreadable.append(turn)
             continue
-        if not isinstance(item, Request):
-            traced = analysis.traced(item)
-            session.traced.append(traced)
-            session.totals.add(traced)
+        if isinstance(turn, Traced):
+            session.traced.append(turn)
+            session.totals.add(turn)
             for check in checks:
                 if isinstance(check, TraceCheck):
-                    findings.add(check.traced(traced))
+                    findings.add(check.traced(turn))
             continue
-        turn = analysis.turn(item)
         session.rows.append(Row.of(turn))
         session.totals.add(turn)
         for look in looks:

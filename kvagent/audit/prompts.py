@@ -69,6 +69,10 @@ class Prompts(Protocol):
     def profile(self) -> TemplateProfile | None:
         """What the template does to a prompt that grows; None where there is none."""
 
+    def ahead(self, placed: Sequence[Placed]) -> None:
+        """These requests are asked for next, in this order: what may be done at once for all of
+        them can be done now."""
+
     def tokens(self, placed: Placed) -> Tokens:
         """The tokens of a request's prompt."""
 
@@ -87,6 +91,9 @@ class Estimated:
         self._held: Recent[bytes, Ids[int]] = Recent(_ROOM)
         self._last: Recent[int, tuple[Snapshot, Tokens]] = Recent(_ROOM)
         self._ask: Ids[int] | None = None
+
+    def ahead(self, placed: Sequence[Placed]) -> None:
+        """Nothing is done ahead."""
 
     def tokens(self, placed: Placed) -> Tokens:
         """The head, the tools behind it, as most templates have them, and the other messages."""

@@ -1,91 +1,67 @@
-"""Which are the very tokens that a model's server computes on, without rendering all of it each turn?
+"""Which are the very tokens that a model's server computes on, and where among them is each message?
 
-A prompt that only grew begins with the text of the one before it. What has been cut and encoded of
-that is taken over. Where a template is known to write each message by itself, not even the text is
-rendered again: the new messages are rendered behind a short conversation. Both are looked at again
-and again beside the real thing, and given up where they are not the same.
+A prompt that only grew begins with the text of the one before it: what has been rendered, cut and
+encoded of that is taken over. It is looked at again and again beside the real thing, and given up
+where it is not the same.
 """
 
 from __future__ import annotations
 
-import re
 from array import array
 from bisect import bisect_right
+from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
+from kvagent.audit.composed import Texts, body_of, is_looked_at
 from kvagent.audit.conversations import Placed
-from kvagent.audit.difference import alike
+from kvagent.audit.pieces import Cut, Pieces
 from kvagent.audit.prompts import Estimated, Ids, Tokens
 from kvagent.audit.recent import Recent
 from kvagent.audit.sent import Snapshot
 from kvagent.backends.prompt import PromptError
 from kvagent.chat import calls_of, text_of
+from kvagent.tokens.tokenizer import TokenizerError
 
 if TYPE_CHECKING:
     from kvagent.tokens.model import Model
     from kvagent.tokens.profile import TemplateProfile
 
-# Tokens of pieces, and characters of last prompts, that are held; twice as many in the worst case.
-_PIECES = 500_000
-_TEXTS = 4_000_000
+# Characters and tokens of last prompts that are held; twice as many in the worst case.
+_TEXTS = 2_000_000
+_TOKENS = 500_000
 
 # A longer prompt is encoded as a whole only where it must be: it takes a few hundred bytes a token.
 _LOOKED_AT = 500_000
-
-# Special tokens as models have them; whether one is, the tokenizer is asked.
-_MARKER = re.compile(r"<[|｜][^<>|｜\s]{1,60}[|｜]>|<[a-z_]{3,30}>|\[/?[A-Z_]{3,30}\]|</?s>")
-_BESIDE = (("a", "a"), ("\n", "\n"), (" ", " "), (".", "<"))
 
 # Where a message's text is looked for, it begins at most so many characters further on.
 _REACH = 4_096
 _NEEDLE = 160
 
-# What a template may do and still write each message by itself.
-_LOCAL = frozenset({"arguments_rewritten", "content_trimmed", "ignored", "results_merged"})
 
-_ASKED: Mapping[str, Any] = {"role": "user", "content": "x"}
-_CALLED: Mapping[str, Any] = {
-    "role": "assistant",
-    "content": "",
-    "tool_calls": [
-        {"id": "abcdefgh1", "type": "function", "function": {"name": "x", "arguments": "{}"}}
-    ],
-}
-_ANSWERED: Mapping[str, Any] = {"role": "tool", "tool_call_id": "abcdefgh1", "content": "x"}
-_CONTEXTS: Mapping[str, Sequence[Mapping[str, Any]]] = {
-    "user": (_ASKED,),
-    "assistant": (_ASKED, {"role": "assistant", "content": "x"}),
-    "called": (_ASKED, _CALLED),
-    "tool": (_ASKED, _CALLED, _ANSWERED),
-}
-"""By what the last message sent was: the shortest conversation that ends so."""
+@dataclass(frozen=True, slots=True)
+class _Drawn:
+    """A prompt's text."""
 
-
-class _Border(NamedTuple):
-    """A place in a prompt at which one token ends and another begins."""
-
-    characters: int
-    tokens: int
-    is_end: bool
-    """Whether nothing behind it changes what stands in front of it: a special token ends here."""
-
-
-_START = _Border(0, 0, is_end=True)
+    sent: Snapshot
+    text: str
+    before: str
+    """That of the request before, if it is held."""
+    cut: Cut | None
+    """None where only whole prompts are encoded."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Rendered:
-    """A prompt, as far as the next one may take it over."""
+    """A prompt's tokens, as far as the next one may take them over."""
 
     sent: Snapshot
-    text: str
     ids: Ids[int]
-    borders: Sequence[_Border]
-    """Around each special token, and at the beginning."""
+    counts: Sequence[int]
+    """Tokens in front of each end of its cut."""
     places: Sequence[tuple[int, int]]
-    """For each message, where it begins and where its text ends."""
+    """For each message, at which character it begins and where its text ends."""
     starts: Ids[int]
     same: int
     """Tokens that were taken over."""
@@ -101,15 +77,14 @@ class Exact:
 
     def __init__(self, model: Model) -> None:
         self._model = model
-        self._last: Recent[int, _Rendered] = Recent(_TEXTS)
-        self._held: Recent[str, Ids[int]] = Recent(_PIECES)
-        self._contexts: dict[tuple[Any, ...], tuple[Sequence[Mapping[str, Any]], str]] = {}
-        self._markers: dict[str, Ids[int] | None] = {}
-        self._cut, self._composed = 0, 0
-        self._in_pieces = True
-        self._local: bool | None = None
-        self._profile: TemplateProfile | None = None
-        self._profiled = False
+        self._texts = Texts(model)
+        self._pieces: Pieces | None = Pieces(model.tokenizer)
+        """None where it turned out that pieces are not encoded as they are in a whole."""
+        self._ahead: deque[tuple[Placed, _Drawn | str]] = deque()
+        # Both by branch.
+        self._drawn: Recent[int, _Drawn] = Recent(_TEXTS)
+        self._rendered: Recent[int, _Rendered] = Recent(_TOKENS)
+        self._count = 0
         self._instead = Estimated()
 
     @property
@@ -117,230 +92,120 @@ class Exact:
         """What the tokens come from."""
         return self._model.name
 
+    @property
+    def profile(self) -> TemplateProfile | None:
+        """What the template does to a prompt that grows."""
+        return self._texts.profile
+
     def count(self, text: str) -> int:
         """The tokens of a text by itself."""
         return self._model.count(text)
 
+    def ahead(self, placed: Sequence[Placed]) -> None:
+        """These requests are asked for next: what is new in all of them is encoded at once."""
+        self._ahead = deque((each, self._draw(each)) for each in placed)
+        if self._pieces is not None:
+            self._pieces.encode(
+                piece
+                for _, drawn in self._ahead
+                if isinstance(drawn, _Drawn) and drawn.cut is not None
+                for piece in drawn.cut.pieces
+            )
+
     def tokens(self, placed: Placed) -> Tokens:
         """The tokens that the server computes on."""
-        from kvagent.tokens.template import TemplateError
-        from kvagent.tokens.tokenizer import TokenizerError
-
-        last = None if placed.left is None else self._last.get(placed.left)
-        if last is not None and last.sent is not placed.before:
-            last = None  # one in between was estimated
+        if self._ahead and self._ahead[0][0] is placed:
+            drawn = self._ahead.popleft()[1]
+        else:
+            drawn = self._draw(placed)
+        if isinstance(drawn, str):
+            return self._estimated(placed, drawn)
         try:
-            text, same = self._text(placed, last)
-            rendered = self._encoded(placed, text, last, same)
-        except (PromptError, TemplateError, TokenizerError) as error:
-            made = self._instead.tokens(placed)
-            return Tokens(made.ids, made.starts, exact=False, fault=str(error))
-        size = len(text) + 8 * len(rendered.ids)
-        self._last.put(placed.branch, rendered, size)
-        before = "" if last is None else last.text
+            rendered = self._render(placed, drawn)
+        except TokenizerError as error:
+            return self._estimated(placed, str(error))
+        self._rendered.put(placed.branch, rendered, len(rendered.ids))
         return Tokens(
             rendered.ids,
             rendered.starts,
             exact=True,
-            text=text,
-            before=before,
+            text=drawn.text,
+            before=drawn.before,
             same=rendered.same,
         )
 
-    @property
-    def profile(self) -> TemplateProfile | None:
-        """What the template does to a prompt that grows."""
-        if not self._profiled:
-            from kvagent.tokens.profile import profile_of
+    def _estimated(self, placed: Placed, fault: str) -> Tokens:
+        made = self._instead.tokens(placed)
+        return Tokens(made.ids, made.starts, exact=False, fault=fault)
 
-            self._profiled = True
-            try:
-                self._profile = profile_of(self._model.template)
-            except (PromptError, ValueError):
-                self._profile = None
-        return self._profile
-
-    # The text.
-
-    def _text(self, placed: Placed, last: _Rendered | None) -> tuple[str, int]:
-        """The text, and how many of its characters begin the one before."""
-        request = placed.request
-        composed = None if last is None else self._grown(placed, last)
-        if composed is not None:
-            self._composed += 1
-            if not _is_looked_at(self._composed):
-                return composed
-        text = self._model.prompt(_body(request.options, request.tools, request.messages))
-        if composed is not None and composed[0] != text:
-            self._local = False
-        return text, 0 if last is None else alike(last.text, text)
-
-    def _grown(self, placed: Placed, last: _Rendered) -> tuple[str, int] | None:
-        """The same, if the request only adds messages and the template writes each by itself."""
-        if not placed.only_grew:
-            return None
-        fresh = placed.request.messages[placed.common :]
-        ends = last.sent.messages[-1]
-        role = "called" if b'"tool_calls":[{' in ends.raw else ends.role
-        if not fresh or role not in _CONTEXTS or not self._is_local():
-            return None
-        context, options = _CONTEXTS[role], placed.request.options
-        key = (
-            role,
-            *(str(message.get("role")) for message in fresh),
-            *placed.snapshot.options.items(),
-        )
-        if key not in self._contexts:
-            if len(self._contexts) > 1_000:
-                self._contexts.clear()
-            self._contexts[key] = self._shortest(context, options, fresh)
-        context, before = self._contexts[key]
-        after = self._model.prompt(_body(options, (), (*context, *fresh)))
-        same = alike(before, after)
-        gone = before[same:]
-        if not last.text.endswith(gone):
-            return None
-        kept = len(last.text) - len(gone)
-        return last.text[:kept] + after[same:], kept
-
-    def _shortest(
-        self,
-        context: Sequence[Mapping[str, Any]],
-        options: Mapping[str, Any],
-        fresh: Sequence[Mapping[str, Any]],
-    ) -> tuple[Sequence[Mapping[str, Any]], str]:
-        """The end of a context behind which messages are written as behind all of it, and its text."""
+    def _draw(self, placed: Placed) -> _Drawn | str:
+        """The text of a prompt, or why there is none."""
         from kvagent.tokens.template import TemplateError
 
-        def written(start: int) -> tuple[str, str, str]:
-            before = self._model.prompt(_body(options, (), context[start:]))
-            after = self._model.prompt(_body(options, (), (*context[start:], *fresh)))
-            same = alike(before, after)
-            return before, before[same:], after[same:]
+        last = None if placed.left is None else self._drawn.get(placed.left)
+        if last is not None and last.sent is not placed.before:
+            last = None  # one in between was estimated
+        try:
+            text, same = self._texts.text(placed, None if last is None else last.text)
+            cut = None
+            if self._pieces is not None:
+                cut = self._pieces.cut(text, None if last is None else last.cut, same)
+        except (PromptError, TemplateError, TokenizerError) as error:
+            return str(error)
+        drawn = _Drawn(placed.snapshot, text, "" if last is None else last.text, cut)
+        self._drawn.put(placed.branch, drawn, len(text))
+        return drawn
 
-        whole, *changes = written(0)
-        for start in range(len(context) - 1, 0, -1):
-            try:
-                before, *others = written(start)
-            except (PromptError, TemplateError):
-                continue  # no conversation begins so
-            if others == changes:
-                return context[start:], before
-        return context, whole
+    def _render(self, placed: Placed, drawn: _Drawn) -> _Rendered:
+        """Its tokens. Raises ``TokenizerError``."""
+        self._count += 1
+        rendered = None
+        if self._pieces is not None and drawn.cut is not None:
+            rendered = self._in_pieces(placed, drawn, drawn.cut, self._pieces)
+        length = len(drawn.text)
+        if rendered is not None and not (
+            self._count == 1 or (length <= _LOOKED_AT and is_looked_at(self._count))
+        ):
+            return rendered
+        # The whole prompt, with what the tokenizer adds at its ends.
+        whole = array("I", self._model.tokens(body_of(placed)))
+        if rendered is not None and rendered.ids == whole:
+            return rendered
+        self._pieces = None
+        places = _places(placed, drawn.text, [])
+        starts = _starts(places, array("I"), (0, length), (0, len(whole)))
+        return _Rendered(placed.snapshot, whole, (0, len(whole)), places, starts, 0)
 
-    def _is_local(self) -> bool:
-        if self._local is None:
-            self._local = False
-            if self._model.tool_template is None and self.profile is not None:
-                self._local = self.profile.worst().keys() <= _LOCAL
-        return self._local
-
-    # Its tokens.
-
-    def _encoded(self, placed: Placed, text: str, last: _Rendered | None, same: int) -> _Rendered:
-        self._cut += 1
-        whole = None
-        is_looked_at = self._cut == 1 or (len(text) <= _LOOKED_AT and _is_looked_at(self._cut))
-        if not self._in_pieces or is_looked_at:
-            request = placed.request
-            # The whole prompt, with what the tokenizer adds at its ends.
-            whole = self._model.tokens(_body(request.options, request.tools, request.messages))
-        if self._in_pieces:
-            rendered = self._in_parts(placed, text, last, same)
-            if whole is None or rendered.ids == array("I", whole):
-                return rendered
-            self._in_pieces = False
-        ids = array("I", whole or ())
-        return self._with_places(placed, text, ids, [_START], None, 0)
-
-    def _in_parts(self, placed: Placed, text: str, last: _Rendered | None, same: int) -> _Rendered:
+    def _in_pieces(self, placed: Placed, drawn: _Drawn, cut: Cut, pieces: Pieces) -> _Rendered:
         """Encoded piece by piece, from where it is not as before."""
-        at = tokens = 0
-        borders = [_START]
-        ids: Ids[int] = array("I")
+        last = None if placed.left is None else self._rendered.get(placed.left)
+        if last is None or last.sent is not placed.before:
+            last, counts, ids = None, [0], array("I")
+            cut = cut if cut.kept == 1 else pieces.cut(drawn.text)
+        else:
+            counts = list(last.counts[: cut.kept])
+            ids = last.ids[: counts[-1]]
+        same = counts[-1]
+        for piece in cut.pieces:
+            ids += pieces.tokens(piece)
+            counts.append(len(ids))
+        known = 0
         if last is not None:
-            kept = bisect_right(last.borders, (same, len(last.ids), True))
-            while not last.borders[kept - 1].is_end:
-                kept -= 1
-            borders = list(last.borders[:kept])
-            at, tokens, _ = borders[-1]
-            ids = last.ids[:tokens]
-        start = at
-        for found in _MARKER.finditer(text, at):
-            token = self._marker(found[0])
-            if token is None:
-                continue
-            if found.start() > at:
-                ids += self._piece(text[at : found.start()])
-                borders.append(_Border(found.start(), len(ids), is_end=False))
-            ids += token
-            at = found.end()
-            borders.append(_Border(at, len(ids), is_end=True))
-        if at < len(text):
-            ids += self._piece(text[at:])
-        return self._with_places(placed, text, ids, borders, last, start)
-
-    def _with_places(
-        self,
-        placed: Placed,
-        text: str,
-        ids: Ids[int],
-        borders: Sequence[_Border],
-        last: _Rendered | None,
-        same: int,
-    ) -> _Rendered:
-        """Where each message stands; of the first ``same`` characters it is known."""
-        places: list[tuple[int, int]] = []
-        starts: Ids[int] = array("I")
-        if last is not None:
-            known = bisect_right(last.places, same, key=_end)
-            known = min(known, placed.common)
-            places, starts = list(last.places[:known]), last.starts[:known]
-        _find(text, placed, places)
-        ends = [*borders, _Border(len(text), len(ids), is_end=False)]
-        for place, _ in places[len(starts) :]:
-            starts.append(max(starts[-1] if starts else 0, _token_at(place, ends)))
-        starts.append(len(ids))
-        taken = borders[bisect_right(borders, (same, len(ids), True)) - 1].tokens if same else 0
-        return _Rendered(placed.snapshot, text, ids, borders, places, starts, taken)
-
-    def _piece(self, text: str) -> Ids[int]:
-        held = self._held.get(text)
-        if held is None:
-            held = array("I", self._model.tokenizer.encode(text))
-            self._held.put(text, held, len(held) + 16)
-        return held
-
-    def _marker(self, text: str) -> Ids[int] | None:
-        """The token, if it is one that joins nothing beside it."""
-        if text in self._markers:
-            return self._markers[text]
-        encode = self._model.tokenizer.encode
-        ids = encode(text)
-        is_special = len(ids) == 1 and all(
-            encode(before + text + after) == [*encode(before), *ids, *encode(after)]
-            for before, after in _BESIDE
-        )
-        made = array("I", ids) if is_special else None
-        if len(self._markers) < 100_000:
-            self._markers[text] = made
-        return made
+            known = min(bisect_right(last.places, cut.same, key=_end), placed.common)
+        places = _places(placed, drawn.text, [] if last is None else last.places[:known])
+        starts = array("I") if last is None else last.starts[:known]
+        starts = _starts(places, starts, cut.ends, counts)
+        return _Rendered(placed.snapshot, ids, counts, places, starts, same)
 
 
-def _body(
-    options: Mapping[str, Any],
-    tools: Sequence[Mapping[str, Any]],
-    messages: Sequence[Mapping[str, Any]],
-) -> dict[str, Any]:
-    body = {**options, "messages": list(messages)}
-    return {**body, "tools": list(tools)} if tools else body
-
-
-def _find(text: str, placed: Placed, places: list[tuple[int, int]]) -> None:
-    """Add where each further message begins and ends, as far as its text is found in order."""
+def _places(
+    placed: Placed, text: str, known: Sequence[tuple[int, int]]
+) -> Sequence[tuple[int, int]]:
+    """Where each message begins and its text ends, as far as its text is found in order."""
     snapshot = placed.snapshot
+    places = list(known)
     at = places[-1][1] if places else 0
-    tools = 2 * sum(map(len, snapshot.tools))
+    tools = 2 * sum(map(len, snapshot.tools)) if len(places) <= snapshot.head else 0
     for number in range(len(places), len(snapshot.messages)):
         needle, size = _needle(placed.request.messages[number])
         reach = _REACH + len(needle) + (tools if number <= snapshot.head else 0)
@@ -349,6 +214,7 @@ def _find(text: str, placed: Placed, places: list[tuple[int, int]]) -> None:
         if found >= 0:
             at = found + min(size, len(text) - found)
         places.append((begin if number else 0, at))
+    return places
 
 
 def _needle(message: Mapping[str, Any]) -> tuple[str, int]:
@@ -367,15 +233,23 @@ def _end(place: tuple[int, int]) -> int:
     return place[1]
 
 
-def _token_at(place: int, borders: Sequence[_Border]) -> int:
-    """The token at a character; between two borders, in proportion."""
-    at = min(bisect_right(borders, (place, 1 << 60, True)), len(borders) - 1)
-    (start, first, _), (end, last, _) = borders[at - 1], borders[at]
-    if end <= start:
-        return first
-    return first + (last - first) * min(place - start, end - start) // (end - start)
+def _starts(
+    places: Sequence[tuple[int, int]],
+    known: Ids[int],
+    ends: Sequence[int],
+    counts: Sequence[int],
+) -> Ids[int]:
+    """In front of which token each message begins, and last how many there are.
 
-
-def _is_looked_at(number: int) -> bool:
-    """Whether it is 1, 4, 16, ...: there one looks at the whole, ever more rarely."""
-    return number & (number - 1) == 0 and number.bit_length() % 2 == 1
+    Between two ends of pieces it is told in proportion.
+    """
+    starts = known
+    for place, _ in places[len(known) :]:
+        at = min(bisect_right(ends, place), len(ends) - 1)
+        start, end, first, last = ends[at - 1], ends[at], counts[at - 1], counts[at]
+        token = first
+        if end > start:
+            token += (last - first) * min(place - start, end - start) // (end - start)
+        starts.append(max(starts[-1] if starts else 0, token))
+    starts.append(counts[-1])
+    return starts

@@ -125,6 +125,9 @@ class Served:
         except PromptError:
             return self._instead.count(text)
 
+    def ahead(self, placed: Sequence[Placed]) -> None:
+        """Each request is a question of its own."""
+
     def tokens(self, placed: Placed) -> Tokens:
         """The tokens that the server computes on."""
         last = None if placed.left is None else self._last.get(placed.left)

@@ -34,6 +34,10 @@ _TAIL = 8
 # Tokens of the last prompts that are held to see what a template does to them.
 _ROOM = 2_000_000
 
+# So many requests are read ahead, or so many bytes of them.
+_AHEAD = 64
+_AHEAD_BYTES = 8 << 20
+
 _PARTS: dict[str, Part] = {
     "assistant": "assistant",
     "developer": "head",
@@ -197,14 +201,31 @@ class Analysis:
         self._reporting = Reporting(self.target)
 
     def turns(self, items: Iterable[Item]) -> Iterator[Turn | Traced | Unreadable]:
-        """All of a transcript; what could not be read passes through."""
+        """All of a transcript; what could not be read passes through.
+
+        Requests are read some way ahead, so that their new texts are encoded together.
+        """
+        ahead: list[Placed] = []
+        size = 0
         for item in items:
             if isinstance(item, Request):
-                yield self.turn(item)
-            elif isinstance(item, Hashed):
+                placed = self._conversations.place(item)
+                ahead.append(placed)
+                size += placed.snapshot.size
+                if len(ahead) < _AHEAD and size < _AHEAD_BYTES:
+                    continue
+            yield from self._counted(ahead)
+            ahead, size = [], 0
+            if isinstance(item, Hashed):
                 yield self.traced(item)
-            else:
+            elif isinstance(item, Unreadable):
                 yield item
+        yield from self._counted(ahead)
+
+    def _counted(self, placed: Sequence[Placed]) -> Iterator[Turn]:
+        self.prompts.ahead(placed)
+        for each in placed:
+            yield self._turn(each)
 
     def traced(self, request: Hashed) -> Traced:
         """The next request of a trace."""
@@ -216,7 +237,10 @@ class Analysis:
 
     def turn(self, request: Request) -> Turn:
         """The next request, in the order in which they were sent."""
-        placed = self._conversations.place(request)
+        return self._turn(self._conversations.place(request))
+
+    def _turn(self, placed: Placed) -> Turn:
+        request = placed.request
         tokens = self.prompts.tokens(placed)
         size = len(tokens.ids)
         last = self._before(placed)
@@ -334,7 +358,8 @@ class Totals:
     def add(self, turn: Turn | Traced) -> None:
         """Count one more."""
         self.requests += 1
-        self.longest = max(self.longest, turn.prompt_tokens)
+        if turn.prompt_tokens > self.longest:
+            self.longest = turn.prompt_tokens
         if turn.predicted_tokens is not None:
             self.prompt_tokens += turn.prompt_tokens
             self.predicted_tokens += turn.predicted_tokens
@@ -342,7 +367,8 @@ class Totals:
             return
         self.exact = self.exact and turn.exact
         self.wasted_tokens += turn.wasted_tokens
-        self.breaks.update(difference.cause for difference in turn.breaks)
+        if turn.differences:
+            self.breaks.update(difference.cause for difference in turn.breaks)
         reported = turn.reported
         if reported.prompt_tokens is not None and reported.cached_tokens is not None:
             self.reported_requests += 1

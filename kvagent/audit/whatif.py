@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from array import array
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -182,6 +183,9 @@ class _Beside:
     def profile(self) -> TemplateProfile | None:
         """What the template does to a prompt that grows."""
         return self._prompts.profile
+
+    def ahead(self, placed: Sequence[Placed]) -> None:
+        """What the engine makes of requests is known one by one."""
 
     def tokens(self, placed: Placed) -> Tokens:
         """The tokens of a request's prompt."""

@@ -6,7 +6,7 @@ vocabulary.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from kvagent.backends.prompt import Edges
@@ -82,6 +82,10 @@ class GGUFTokenizer:
         except (TypeError, UnicodeError) as error:
             raise TokenizerError("the text is no text: it holds half a surrogate pair") from error
         return ids + list(self._eos) if add_special else ids
+
+    def encode_all(self, texts: Sequence[str]) -> list[list[int]]:
+        """``encode`` of each text."""
+        return [self.encode(text) for text in texts]
 
     def token(self, name: str) -> str | None:
         """The text of a named token, ``bos`` or ``eos``; ``None`` if the model has none."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from os import PathLike
@@ -129,6 +129,15 @@ class FolderTokenizer:
         except (TypeError, UnicodeError) as error:
             raise TokenizerError("the text is no text: it holds half a surrogate pair") from error
         return ids
+
+    def encode_all(self, texts: Sequence[str]) -> list[list[int]]:
+        """``encode`` of each text; the library uses the threads that it is allowed."""
+        try:
+            # Without the places of tokens in the text, which take a fifth of the time.
+            encoded = self._tokenizer.encode_batch_fast(texts, add_special_tokens=False)
+        except (TypeError, UnicodeError) as error:
+            raise TokenizerError("a text is no text: it holds half a surrogate pair") from error
+        return [each.ids for each in encoded]
 
 
 def _load(file: Path) -> tokenizers.Tokenizer:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol
 
 from kvagent.backends.prompt import Edges
@@ -34,3 +35,6 @@ class Tokenizer(Protocol):
         Raises:
             TokenizerError: the text is no text (half a surrogate pair).
         """
+
+    def encode_all(self, texts: Sequence[str]) -> list[list[int]]:
+        """``encode`` of each text, which may take less time for many at once."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,9 @@ from tests.tokens.toy_templates import Toy
 
 pytest.importorskip("tokenizers", reason="needs the extra `exact`")
 pytest.importorskip("jinja2", reason="needs the extra `exact`")
+
+# How many requests are told ahead; 0: each comes as a surprise.
+AHEAD = st.sampled_from((0, 1, 3, 100))
 
 TOYS = st.builds(
     Toy,
@@ -55,6 +59,9 @@ class Bytes:
         for piece in self._specials.split(text):
             ids += [piece] if isinstance(piece, int) else piece.encode("utf-8", "surrogatepass")
         return ids
+
+    def encode_all(self, texts: Sequence[str]) -> list[list[int]]:
+        return [self.encode(text) for text in texts]
 
 
 class Joining(Bytes):
@@ -103,11 +110,15 @@ def logs(draw: st.DrawFn) -> list[tuple[list[Message], list[dict[str, Any]]]]:
     return prompts
 
 
-def check(source: str, log: list[tuple[list[Message], list[dict[str, Any]]]]) -> None:
+def check(
+    source: str, log: list[tuple[list[Message], list[dict[str, Any]]]], ahead: int = 1
+) -> None:
     prompts, conversations = Exact(model(source)), Conversations()
     last: dict[int | None, Ids[int]] = {}
-    for messages, tools in log:
-        placed = conversations.place(request(messages, tools=tools))
+    placing = [conversations.place(request(messages, tools=tools)) for messages, tools in log]
+    for at, (placed, (messages, tools)) in enumerate(zip(placing, log, strict=True)):
+        if ahead and not at % ahead:
+            prompts.ahead(placing[at : at + ahead])
         tokens = prompts.tokens(placed)
         body = {"messages": messages, **({"tools": tools} if tools else {})}
         if tokens.fault:
@@ -125,9 +136,9 @@ def check(source: str, log: list[tuple[list[Message], list[dict[str, Any]]]]) ->
 
 
 @settings(max_examples=60, deadline=None)
-@given(TOYS, logs())
-def test_templates_of_all_kinds(toy: Toy, log: list[Any]) -> None:
-    check(toy.source(), log)
+@given(TOYS, logs(), AHEAD)
+def test_templates_of_all_kinds(toy: Toy, log: list[Any], ahead: int) -> None:
+    check(toy.source(), log, ahead)
 
 
 def templates(shared: Path) -> dict[str, str]:
@@ -144,7 +155,7 @@ def test_real_templates(shared: Path, data: st.DataObject) -> None:
         model(each[name])
     except TemplateError:
         return
-    check(each[name], data.draw(logs()))
+    check(each[name], data.draw(logs()), data.draw(AHEAD))
 
 
 def test_a_prompt_that_only_grows_is_not_rendered_again(shared: Path) -> None:

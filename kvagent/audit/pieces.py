@@ -1,0 +1,122 @@
+"""Which tokens is a prompt, without encoding again what was encoded before?
+
+A special token joins nothing beside it, so the text between two of them is encoded by itself. What a
+prompt has in common with the one before it, up to such a token, is not even cut again.
+"""
+
+from __future__ import annotations
+
+import re
+from array import array
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from kvagent.audit.prompts import Ids
+from kvagent.audit.recent import Recent
+from kvagent.tokens.tokenizer import TokenizerError
+
+if TYPE_CHECKING:
+    from kvagent.tokens.tokenizer import Tokenizer
+
+# Tokens of pieces that are held; twice as many in the worst case.
+_ROOM = 500_000
+_MARKERS = 100_000
+
+# Special tokens as models have them; whether one is, the tokenizer is asked.
+_MARKER = re.compile(r"<[|｜][^<>|｜\s]{1,60}[|｜]>|<[a-z_]{3,30}>|\[/?[A-Z_]{3,30}\]|</?s>")
+_BESIDE = (("a", "a"), ("\n", "\n"), (" ", " "), (".", "<"))
+
+
+class Cut(NamedTuple):
+    """A text in pieces."""
+
+    ends: Sequence[int]
+    """At which characters pieces end; first comes the beginning of the text, 0."""
+    is_safe: Sequence[bool]
+    """For each, whether nothing behind it changes what stands in front of it: a special token ends
+    there, or the text begins."""
+    kept: int
+    """So many of ``ends`` were taken over from the text before."""
+    pieces: Sequence[str]
+    """Those behind ``ends[kept - 1]``."""
+
+    @property
+    def same(self) -> int:
+        """Characters that were taken over."""
+        return self.ends[self.kept - 1]
+
+
+class Pieces:
+    """Cuts prompts, and encodes what they are cut into."""
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        self._tokenizer = tokenizer
+        self._held: Recent[str, Ids[int]] = Recent(_ROOM)
+        self._markers: dict[str, Ids[int] | None] = {}
+
+    def cut(self, text: str, before: Cut | None = None, same: int = 0) -> Cut:
+        """The pieces of a text whose first ``same`` characters are those of one that was cut before.
+
+        Raises:
+            TokenizerError: what looks like a special token is no text.
+        """
+        ends, is_safe = [0], [True]
+        if before is not None:
+            kept = bisect_right(before.ends, same)
+            while not before.is_safe[kept - 1]:
+                kept -= 1
+            ends, is_safe = list(before.ends[:kept]), list(before.is_safe[:kept])
+        kept, at = len(ends), ends[-1]
+        pieces = []
+        for found in _MARKER.finditer(text, at):
+            if self._marker(found[0]) is None:
+                continue
+            start, end = found.span()
+            if start > at:
+                pieces.append(text[at:start])
+                ends.append(start)
+                is_safe.append(False)
+            pieces.append(found[0])
+            ends.append(end)
+            is_safe.append(True)
+            at = end
+        if at < len(text):
+            pieces.append(text[at:])
+            ends.append(len(text))
+            is_safe.append(False)
+        return Cut(ends, is_safe, kept, pieces)
+
+    def encode(self, pieces: Iterable[str]) -> None:
+        """Encode so many at once: that takes less time than one by one."""
+        held = self._held
+        fresh = [piece for piece in dict.fromkeys(pieces) if held.get(piece) is None]
+        try:
+            encoded = self._tokenizer.encode_all(fresh)
+        except TokenizerError:
+            return  # whoever asks for the one that fails is told
+        for piece, ids in zip(fresh, encoded, strict=True):
+            held.put(piece, array("I", ids), len(ids) + 16)
+
+    def tokens(self, piece: str) -> Ids[int]:
+        """The tokens of a piece. Raises ``TokenizerError``."""
+        held = self._held.get(piece)
+        if held is None:
+            held = array("I", self._tokenizer.encode(piece))
+            self._held.put(piece, held, len(held) + 16)
+        return held
+
+    def _marker(self, text: str) -> Ids[int] | None:
+        """The token, if it is one that joins nothing beside it."""
+        if text in self._markers:
+            return self._markers[text]
+        encode = self._tokenizer.encode
+        ids = encode(text)
+        is_special = len(ids) == 1 and all(
+            encode(before + text + after) == [*encode(before), *ids, *encode(after)]
+            for before, after in _BESIDE
+        )
+        made = array("I", ids) if is_special else None
+        if len(self._markers) < _MARKERS:
+            self._markers[text] = made
+        return made
