@@ -77,7 +77,7 @@ def sessions(draw: st.DrawFn) -> Session:
 
     system = draw(st.booleans())
     messages: list[Message] = [{"role": "system", "content": draw(words)}] if system else []
-    messages.append({"role": "user", "content": draw(words)})
+    messages.append(_asked(draw(words), messages))
     requests = [Request(len(messages), "")]
     for _ in range(draw(st.integers(1, 3))):
         for _ in range(draw(st.integers(0, 2)) if tools else 0):
@@ -98,7 +98,7 @@ def sessions(draw: st.DrawFn) -> Session:
             steered = messages[-2:-1] and messages[-2]["role"] == "tool"
             kind = after if in_loop or steered else turn
             messages.append(assistant(draw(words)))
-        messages.append({"role": "user", "content": draw(words)})
+        messages.append(_asked(draw(words), messages))
         requests.append(Request(len(messages), kind))
     if spoken:
         requests = [
@@ -106,6 +106,11 @@ def sessions(draw: st.DrawFn) -> Session:
             for one in requests
         ]
     return Session(messages, requests, _tools() if tools else None, thinking, reasoning, system)
+
+
+def _asked(text: str, messages: list[Message]) -> Message:
+    """A question like no other: Mistral's templates take one that repeats the last for the last."""
+    return {"role": "user", "content": f"{text} {len(messages)}"}
 
 
 def _tools() -> list[Message]:
