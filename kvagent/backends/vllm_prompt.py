@@ -7,8 +7,9 @@ of the template code of transformers beneath them.
 from __future__ import annotations
 
 import copy
+import functools
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kvagent.backends.prompt import Dialect, Edges, Prompt, PromptError, Template, messages_of
@@ -36,6 +37,9 @@ _ARGUMENTS = frozenset(
         *("return_tensors", "self", "tokenizer_kwargs", "truncation"),
     }
 )
+
+_GIVEN: Mapping[str, Any] = {"tools": None, "documents": None, "add_generation_prompt": False}
+"""What every template is given."""
 
 _BILLING_HEADER = "x-anthropic-billing-header"
 
@@ -86,15 +90,7 @@ def _message(message: Mapping[str, Any], *, parts: bool) -> _Message:
         raise PromptError("vLLM refuses a message without a role")
     if content is None and "content" in message and role not in ("assistant", "function"):
         raise PromptError(f"vLLM refuses a {role} message whose content is null: send an empty one")
-    if isinstance(content, str):
-        content = [{"type": "text", "text": content}]
-    if content is not None and not isinstance(content, list | tuple):
-        raise PromptError("vLLM takes content that is a text or a list of parts")
-    if content and all(map(_is_foreign, content)) and _is_known(message):
-        raise PromptError(f"vLLM refuses these parts of a {role} message: send a text")
-    if role == "system":
-        content = _without_billing_header(content or [])
-    texts = [text for part in content or [] if (text := _part(part)) is not None]
+    texts = _texts(message, role, content)
     made: _Message = {"role": role, "content": texts if parts else _joined(texts)}
     if role == "assistant":
         if message.get("tool_calls") is not None:
@@ -111,11 +107,28 @@ def _message(message: Mapping[str, Any], *, parts: bool) -> _Message:
         # Templates want a tool's result as a text.
         if parts:
             made["content"] = "\n".join(text["text"] for text in texts)
-    made |= {key: message[key] for key in ("name", "task") if isinstance(message.get(key), str)}
+    for key in ("name", "task"):
+        if isinstance(message.get(key), str):
+            made[key] = message[key]
     if role == "developer":
         tools = message.get("tools")
         made["tools"] = None if tools is None else [_own_tool(tool) for tool in tools]
     return made
+
+
+def _texts(message: Mapping[str, Any], role: str, content: Any) -> list[dict[str, Any]]:
+    """A message's content as parts, all of them texts."""
+    if isinstance(content, str):
+        if not content.startswith(_BILLING_HEADER):
+            return [{"type": "text", "text": content}]
+        content = [{"type": "text", "text": content}]
+    if content is not None and not isinstance(content, list | tuple):
+        raise PromptError("vLLM takes content that is a text or a list of parts")
+    if content and all(map(_is_foreign, content)) and _is_known(message):
+        raise PromptError(f"vLLM refuses these parts of a {role} message: send a text")
+    if role == "system":
+        content = _without_billing_header(content or [])
+    return [text for part in content or [] if (text := _part(part)) is not None]
 
 
 def _own_tool(tool: Mapping[str, Any]) -> dict[str, Any]:
@@ -158,7 +171,9 @@ def _part(part: Any) -> dict[str, Any] | None:
     return {"type": "text", "text": text, **own}
 
 
-def _joined(texts: Iterable[Mapping[str, Any]]) -> str:
+def _joined(texts: Sequence[Mapping[str, Any]]) -> str:
+    if len(texts) == 1:
+        return texts[0]["text"] or ""
     return "\n".join(text["text"] for text in texts if text["text"])
 
 
@@ -293,15 +308,21 @@ def _merged(under: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]
 def _rendered(template: Template, messages: list[_Message], variables: dict[str, Any]) -> str:
     if not messages:
         raise PromptError("vLLM refuses a request without messages")
-    given = {"tools": None, "documents": None, "add_generation_prompt": False}
-    known = {*given, "continue_final_message", *template.undeclared} - _ARGUMENTS - {"messages"}
-    said = given | {key: value for key, value in variables.items() if key in known}
+    known = _known_to(template)
+    said = {**_GIVEN, **{key: value for key, value in variables.items() if key in known}}
     continued = said.pop("continue_final_message", False)
     if not continued:
         return template.fill({"messages": messages, **said})
     if said["add_generation_prompt"]:
         raise PromptError("vLLM continues a message only with add_generation_prompt: false")
     return _continuing(template, messages, said)
+
+
+@functools.lru_cache(maxsize=32)
+def _known_to(template: Template) -> frozenset[str]:
+    """The variables that reach the template; of others of a request, it is not told."""
+    known = template.undeclared | {*_GIVEN, "continue_final_message"}
+    return known - _ARGUMENTS - {"messages"}
 
 
 def _continuing(template: Template, messages: list[_Message], said: Mapping[str, Any]) -> str:

@@ -25,7 +25,7 @@ class Computed:
         self._known: set[int] = set()
         # By the hash of what goes before and the next token: the tokens that followed there, up to
         # the end of their block. None of them begins another.
-        self._after: dict[int, list[bytes]] = {}
+        self._after: dict[int, tuple[bytes, ...]] = {}
 
     def shared(self, data: bytes, hashes: Sequence[int], root: int, known: int = 0) -> int:
         """How many tokens the longest beginning of ``data`` has that was computed.
@@ -47,23 +47,21 @@ class Computed:
 
     def add(self, data: bytes, hashes: Sequence[int], root: int, known: int = 0) -> None:
         """These were computed. ``data`` are those behind the first ``known`` blocks."""
+        self._known.update(hashes[known:])
         if not self._exact:
-            self._known.update(hashes[known:])
             return
         size = self._block_size * _WIDTH
-        for number in range(known, len(hashes) + 1):
-            before = hashes[number - 1] if number else root
-            if number:
-                self._known.add(before)
-            start = (number - known) * size
-            if start < len(data):
-                self._follow(before, data[start : start + size])
-
-    def _follow(self, before: int, data: bytes) -> None:
-        after = self._after.setdefault(hash_pair(before, data[:_WIDTH]), [data])
-        if not any(other.startswith(data) for other in after):
-            after[:] = [other for other in after if not data.startswith(other)]
-            after.append(data)
+        before = hashes[known - 1] if known else root
+        for start, block in zip(range(0, len(data), size), (*hashes[known:], 0), strict=False):
+            follows = data[start : start + size]
+            key = hash((before, follows[:_WIDTH]))  # hash_pair, without the call
+            others = self._after.get(key)
+            if others is None:
+                self._after[key] = (follows,)
+            elif not any(other.startswith(follows) for other in others):
+                kept = (other for other in others if not follows.startswith(other))
+                self._after[key] = (*kept, follows)
+            before = block
 
 
 def packed(tokens: Iterable[int]) -> bytes:

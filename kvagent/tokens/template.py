@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     from jinja2 import nodes
 
 
+# What templates ask of the loop in which they are.
+_OF_LOOPS = frozenset({"first", "index", "index0", "last", "length", "nextitem", "previtem"})
+
+
 class TemplateError(ValueError):
     """The template cannot be read, or refuses these messages; the message is the template's own."""
 
@@ -114,6 +118,7 @@ def _environment(now: Callable[[], datetime]) -> jinja2.Environment:
     from jinja2.exceptions import TemplateError as JinjaError
     from jinja2.ext import Extension, loopcontrols
     from jinja2.parser import Parser
+    from jinja2.runtime import LoopContext
     from jinja2.sandbox import ImmutableSandboxedEnvironment
 
     class Generation(Extension):
@@ -143,12 +148,19 @@ def _environment(now: Callable[[], datetime]) -> jinja2.Environment:
             sort_keys=sort_keys,
         )
 
+    methods = frozenset(dir(dict))
+
     class Sandbox(ImmutableSandboxedEnvironment):
-        """Finds at once what templates mostly ask for: a key of a message."""
+        """Finds at once what templates mostly ask for: a key of a message, and where a loop is."""
 
         def getattr(self, obj: Any, attribute: str) -> Any:
-            if type(obj) is dict and attribute in obj and not hasattr(dict, attribute):
-                return obj[attribute]
+            kind = type(obj)
+            if kind is dict and attribute not in methods:
+                if attribute in obj:
+                    return obj[attribute]
+                return self.undefined(obj=obj, name=attribute)
+            if kind is LoopContext and attribute in _OF_LOOPS:
+                return getattr(obj, attribute)
             return super().getattr(obj, attribute)
 
     environment = Sandbox(
