@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from rich.cells import cell_len
 from rich.text import Text
@@ -21,6 +21,11 @@ from kvagent.audit.turns import Traced
 
 _SPOTS, _RESULTS, _TURNS, _TRACED = 10, 10, 40, 20
 _INDENT = 2
+# The name of a tool or place has so many cells at most. On a terminal as wide as most are, what is
+# said of a turn is cut if it has so many at least; else it may go on below.
+_NAME, _WIDE, _TEXT = 30, 80, 10
+# The columns of turns that are left out where there is no room, one after the other.
+_SPARE = ("growth", "reported", "cached", "wasted", "prompt")
 
 
 def detailed(session: Session, layout: Layout) -> list[Text]:
@@ -105,26 +110,47 @@ def _turns(session: Session, layout: Layout) -> list[Text]:
         return []
     titles = _titles(session)
     shown = _chosen(rows)
-    cells = [_cells(rows[at], session) for at in shown]
-    widths = [max(map(cell_len, column)) for column in zip(titles, *cells, strict=True)]
-    room = max(10, layout.width - _INDENT - sum(width + 2 for width in widths))
-    table: list[list[Part]] = [[*((title, "dim") for title in titles), ""]]
+    table: list[list[Part]] = [[(title, "dim") for title in titles]]
+    said: list[tuple[str, str]] = [("", "")]
     before = -1
-    for at, figures_of in zip(shown, cells, strict=True):
+    for at in shown:
         row = rows[at]
         if at - before > 1 and isinstance(row, Row):
-            gap = f"{at - before - 1:,} more"
-            table.append([("…", "dim"), *[""] * (len(titles) - 1), (gap, "dim")])
-        said = "; ".join(happened(row)) if isinstance(row, Row) else ""
-        table.append([*figures_of, (layout.begins(said, room), "yellow")])
+            table.append([("…", "dim"), *[""] * (len(titles) - 1)])
+            said.append((f"{at - before - 1:,} more", "dim"))
+        table.append([*_cells(row, session, layout)])
+        said.append(("; ".join(happened(row)) if isinstance(row, Row) else "", "yellow"))
         before = at
     about = "" if len(shown) == len(rows) else f", {len(shown)} of {len(rows):,}"
     about += "" if session.is_exact else ", in estimated tokens"
+    spare = [titles.index(title) for title in _SPARE if title in titles]
     return [
         Text(),
         *layout.paragraph(("Turns", "bold"), about),
-        *layout.columns(table, left=(len(titles),), indent=_INDENT),
+        *_with_texts(layout.columns(table, (), indent=_INDENT, spare=spare), table, said, layout),
     ]
+
+
+def _with_texts(
+    lines: Sequence[Text],
+    table: Sequence[Sequence[Part]],
+    said: Sequence[tuple[str, str]],
+    layout: Layout,
+) -> Iterator[Text]:
+    """What is said of each row, behind its line; below it where there is too little room."""
+    room = layout.width - 2 - max(cell_len(each.plain) for each in lines)
+    is_cut = layout.width >= _WIDE and room >= _TEXT
+    for told, row, (text, style) in zip(lines, table, said, strict=True):
+        shown = layout.begins(text, room) if is_cut else layout.letters(text)
+        fits = cell_len(shown) <= room
+        if not any(row[1:]) and not fits:
+            told.rstrip()  # there is nothing in its other columns
+            fits = True
+        if shown and fits:
+            told.append("  ").append(shown, style)
+        yield told
+        if shown and not fits:
+            yield from layout.paragraph((text, style), indent=2 * _INDENT)
 
 
 def _titles(session: Session) -> list[str]:
@@ -138,9 +164,10 @@ def _titles(session: Session) -> list[str]:
     return [*titles, "wasted"]
 
 
-def _cells(row: Row | Traced, session: Session) -> list[str]:
+def _cells(row: Row | Traced, session: Session, layout: Layout) -> list[str]:
     if isinstance(row, Traced):
-        return [line(row.request.place), count(row.prompt_tokens), count(row.predicted_tokens)]
+        place = layout.name(line(row.request.place), _name_room(layout))
+        return [place, count(row.prompt_tokens), count(row.predicted_tokens)]
     cells = [
         f"{row.number:,}",
         count(row.prompt_tokens),
@@ -152,6 +179,11 @@ def _cells(row: Row | Traced, session: Session) -> list[str]:
     if session.totals.reported_requests:
         cells.append(count(row.reported.cached_tokens))
     return [*cells, count(row.wasted_tokens) if row.wasted_tokens else ""]
+
+
+def _name_room(layout: Layout) -> int:
+    """How many cells of a line a name has, so that there is room for figures."""
+    return min(_NAME, layout.width * 3 // 8)
 
 
 def _chosen(rows: Sequence[Row | Traced]) -> list[int]:
@@ -181,6 +213,7 @@ def _largest(session: Session, layout: Layout) -> list[Text]:
     results = session.results[:_RESULTS]
     if not results:
         return []
+    room = _name_room(layout)
     rows: list[list[Part]] = []
     for each in results:
         at = "" if each.place.line is None else f"line {line(each.place)}, "
@@ -188,11 +221,15 @@ def _largest(session: Session, layout: Layout) -> list[Text]:
             at += f"conversation {each.conversation}, "
         at += f"turn {each.turn}, message {each.message}"
         rows.append(
-            [count(each.tokens, session.is_exact), layout.name(each.tool or NONE, 30), (at, "dim")]
+            [
+                count(each.tokens, session.is_exact),
+                layout.name(each.tool or NONE, room),
+                (at, "dim"),
+            ]
         )
     title = layout.paragraph(
         ("Largest tool results", "bold"), f" of {several(len(session.results), 'result')}"
     )
     if len(session.results) <= _RESULTS:
         title = layout.paragraph(("Tool results, the largest first", "bold"))
-    return [Text(), *title, *layout.columns(rows, left=(1, 2), indent=2)]
+    return [Text(), *title, *layout.columns(rows, (1, 2), indent=_INDENT, spare=(1,), wraps=2)]

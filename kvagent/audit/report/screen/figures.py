@@ -14,6 +14,8 @@ from kvagent.audit.session import Session, WhatIf
 from kvagent.audit.turns import Totals
 
 _ESTIMATE = "estimate: "
+# A narrower terminal has no room for what changed in per cent.
+_NARROW = 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +44,10 @@ def figures(session: Session, layout: Layout) -> list[Text]:
     rows = list(_rows(session, sides))
     if known is not None:
         rows.insert(0, ["", "as recorded", "through kvagent", ""])
-    lines = layout.columns(rows, indent=2)
+        if layout.width < _NARROW:
+            rows = [["", "recorded", "kvagent"], *(row[:3] for row in rows[1:])]
+    spare = range(len(rows[0]) - 1, 1, -1)
+    lines = layout.columns(rows, indent=2, spare=spare, wraps=0)
     if known is not None:
         lines[0].stylize("dim")
     lines += layout.paragraph((f"{_counted(session)} {_predicted(session)}", "dim"), indent=2)

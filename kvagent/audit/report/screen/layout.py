@@ -6,7 +6,7 @@ before the first is shown. Lines end between words; a word is cut only where it 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from rich.cells import cell_len
 from rich.console import Console
@@ -17,8 +17,8 @@ from kvagent.audit.report.screen.letters import Letters
 Part = str | tuple[str, str]
 """A text, or a text and its style."""
 
-# Longer lines are hard to read.
-_WIDEST = 120
+# Longer lines are hard to read; a column of texts has so many cells before others are left out.
+_WIDEST, _TEXT = 120, 8
 
 
 class Layout:
@@ -63,29 +63,52 @@ class Layout:
         return lines
 
     def columns(
-        self, rows: Sequence[Sequence[Part]], left: Iterable[int] = (0,), *, indent: int = 0
+        self,
+        rows: Sequence[Sequence[Part]],
+        left: Iterable[int] = (0,),
+        *,
+        indent: int = 0,
+        room: int | None = None,
+        spare: Sequence[int] = (),
+        wraps: int | None = None,
     ) -> list[Text]:
-        """A table without lines; a column is as wide as its widest cell.
+        """A table without lines; a column is as wide as its widest cell, as long as there is room.
 
         Args:
             rows: of cells; all have as many.
             left: the columns that begin at the left; the others end at the right.
             indent: blanks in front.
+            room: cells that there are for it; None: all of the terminal.
+            spare: the columns to leave out where there is too little room, the first one first.
+            wraps: the column of texts that go on in further lines where there is too little room.
         """
         cells = [[self.text(cell) for cell in row] for row in rows]
-        widths = [max(map(_wide, column)) for column in zip(*cells, strict=True)]
+        widest = dict(enumerate(max(map(_wide, column)) for column in zip(*cells, strict=True)))
+        widths = _kept(widest, (self.width if room is None else room) - indent, spare, wraps)
         begins = set(left)
         lines = []
         for row in cells:
-            line = Text(" " * indent)
-            for number, (cell, width) in enumerate(zip(row, widths, strict=True)):
-                blanks = " " * (width - _wide(cell))
-                line.append("  " if number and width else "")
-                if number in begins:
-                    line.append_text(cell).append(blanks)
-                else:
-                    line.append(blanks).append_text(cell)
-            lines.append(line)
+            parts = {at: self._folded(row[at], width) for at, width in widths.items()}
+            for number in range(max(map(len, parts.values()))):
+                line = Text(" " * indent)
+                for place, (at, width) in enumerate(widths.items()):
+                    cell = parts[at][number] if number < len(parts[at]) else Text()
+                    blanks = " " * (width - _wide(cell))
+                    line.append("  " if place and width else "")
+                    if at in begins:
+                        line.append_text(cell).append(blanks)
+                    else:
+                        line.append(blanks).append_text(cell)
+                lines.append(line)
+        return lines
+
+    def _folded(self, cell: Text, width: int) -> Sequence[Text]:
+        """A cell in lines of so many cells."""
+        if _wide(cell) <= width:
+            return [cell]
+        lines = list(cell.wrap(self._console, width, overflow="fold", tab_size=1))
+        for line in lines:
+            line.rstrip()
         return lines
 
     def fitted(self, line: Text) -> Text:
@@ -124,6 +147,27 @@ class Layout:
                 break
             kept += one
         return kept.rstrip() + gap
+
+
+def _kept(
+    widths: Mapping[int, int], room: int, spare: Iterable[int], wraps: int | None
+) -> dict[int, int]:
+    """How wide the columns are for which there is room."""
+    kept = dict(widths)
+    least = {} if wraps is None else {wraps: min(kept[wraps], _TEXT)}
+    for at in spare:
+        if _together({**kept, **least}) <= room:
+            break
+        del kept[at]
+    if wraps is not None:
+        others = _together(kept) - kept[wraps]
+        kept[wraps] = min(kept[wraps], max(1, room - others))
+    return kept
+
+
+def _together(widths: Mapping[int, int]) -> int:
+    """How wide a row is: there is room between columns, unless there is nothing in one."""
+    return sum(width + 2 * (place > 0 < width) for place, width in enumerate(widths.values()))
 
 
 def _wide(text: Text) -> int:

@@ -20,7 +20,9 @@ _ROWS, _LINES = 10, 40
 _HEADER = ("", "requests", "prompt", "hit rate", "reported", "wasted", "findings")
 _MARKS: dict[Severity, str] = {"error": "✗", "warning": "!", "note": "·"}
 # A narrower terminal has no room for the prompts' tokens; a name has so many cells at least.
-_WIDE, _NAME = 100, 12
+_WIDE, _NAME = 100, 10
+# What else is left out where there is no room, one after the other.
+_SPARE = ("reported", "requests", "findings", "wasted")
 
 
 def overview(report: Report, layout: Layout, *, details: bool) -> list[Text]:
@@ -53,7 +55,12 @@ def _table(
     rows = [_HEADER, *((name, *_cells(group)) for name, group in groups)]
     if layout.width < _WIDE:
         rows = [(*row[:2], *row[3:]) for row in rows]
-    others = layout.columns([row[1:] for row in rows], left=(len(rows[0]) - 2,))
+    titles = rows[0][1:]
+    spare = [titles.index(each) for each in _SPARE]
+    room = layout.width - _NAME - 2
+    others = layout.columns(
+        [row[1:] for row in rows], left=(len(titles) - 1,), room=room, spare=spare
+    )
     room = max(_NAME, layout.width - max(cell_len(each.plain) for each in others) - 2)
     names = layout.columns([[layout.name(row[0], room)] for row in rows])
     width = max(cell_len(each.plain) for each in names)
