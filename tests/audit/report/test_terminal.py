@@ -140,7 +140,7 @@ def test_the_mark_stands_below_the_first_character_that_differs(
         heads.append(head[indent + len("before  ") :])
         rest = line[len(head) :]
         if len(text) > at and text[at].isascii() and text[at].isprintable():
-            assert rest[0] == text[at]
+            assert rest[0] == (text[at] if text[at:].strip(" ") else layout.letters("␣"))
         if len(text) == at:
             assert rest.strip() == ""
     assert len(set(heads)) <= 1
@@ -153,6 +153,15 @@ def test_a_wide_character_moves_the_mark_by_two() -> None:
         "  before  界⇥1",
         "  now     界⇥2",
         "  " + " " * len("before  ") + "   ^",
+    ]
+
+
+def test_a_blank_at_the_end_is_seen() -> None:
+    layout = Layout(Console(file=_File("utf-8"), width=80, color_system=None))
+    assert [line.plain for line in contrasted(Contrast("end", "end ", 3), layout)] == [
+        "before  end",
+        "now     end␣",
+        "           ^",
     ]
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from rich.cells import cell_len
 from rich.text import Text
 
-from kvagent.audit.report.page.visible import close
+from kvagent.audit.report.page.visible import character, close
 from kvagent.audit.report.screen.layout import Layout
 from kvagent.audit.rule import Contrast
 
@@ -34,7 +34,10 @@ def contrasted(contrast: Contrast, layout: Layout, *, indent: int = 0) -> list[T
         if not text:
             lines.append(line.append(layout.letters(_NOTHING), "dim"))
             continue
-        differs, rest = text[at : at + 1], text[at + 1 :]
+        tail = text[at:]
+        if not tail.strip(" "):  # nothing shows where they end
+            tail = character(" ") * len(tail)
+        differs, rest = tail[:1], tail[1:]
         left = room - cell_len(common)
         one = _joined(_shown(differs, layout))
         other, more = _first(_shown(rest, layout), left - cell_len(one) - cell_len(gap))
