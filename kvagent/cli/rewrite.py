@@ -104,7 +104,7 @@ def rewrite(
     """Write what kvagent would have sent for recorded chat requests.
 
     A request that kvagent would let through is written as it came, and named on stderr. If a line
-    holds no request, nothing is written and the exit status is 2.
+    holds no request, or there is none, nothing is written and the exit status is 2.
     """
     settings = read_policy(policy, fields or ())
     settings = settings.model_copy(update={"window": window or settings.window})
@@ -206,12 +206,13 @@ class _Rewriting:
             raise Failure(f"stopped after {self._broken} broken lines, nothing was written")
 
     def finish(self, source: str) -> None:
-        """End the run; ``Failure`` when lines were broken."""
-        if not self._requests and not self._broken:
-            self._say(f"there is no request in {source}")
+        """End the run; ``Failure`` when lines were broken, or there was no request."""
         if self._broken:
             lines = "one broken line" if self._broken == 1 else f"{self._broken} broken lines"
             raise Failure(f"{lines}, nothing was written")
+        if not self._requests:
+            name = "standard input" if source == STANDARD else source
+            raise Failure(f"{name} holds no request, nothing was written")
 
     def summary(self) -> str:
         """Requests, how many of them changed, breaks, and the estimated prefill saved."""

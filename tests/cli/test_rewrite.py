@@ -138,12 +138,13 @@ def test_a_pipe_by_its_device(folder: Path) -> None:
     assert done.stdout == by_engine(SESSION)
 
 
-def test_an_empty_recording(folder: Path) -> None:
-    (folder / "in.jsonl").write_bytes(b"")
-    result = run("in.jsonl", "-o", "out.jsonl")
-    assert result.exit_code == 0
-    assert "there is no request in in.jsonl" in result.stderr
-    assert (folder / "out.jsonl").read_bytes() == b""
+@pytest.mark.parametrize("recording", [b"", b"\n\r\n \t\n"])
+def test_a_recording_without_a_request(folder: Path, recording: bytes) -> None:
+    (folder / "in.jsonl").write_bytes(recording)
+    said = "holds no request, nothing was written\n"
+    assert refused("in.jsonl", "-o", "out.jsonl") == f"kvagent rewrite: in.jsonl {said}"
+    assert refused("in.jsonl", "-o", "in.jsonl") == f"kvagent rewrite: in.jsonl {said}"
+    assert refused("-", stdin=recording) == f"kvagent rewrite: standard input {said}"
 
 
 @pytest.mark.parametrize("document", [{"messages": []}, [{"messages": []}]])
