@@ -108,11 +108,12 @@ def _requests(file: str) -> Iterator[Request]:
     from kvagent.cli.verify.run import Request
     from kvagent.cli.whole_file import STANDARD
 
+    name = "standard input" if file == STANDARD else file
     try:
         content = sys.stdin.buffer.read() if file == STANDARD else Path(file).read_bytes()
         lines = content.splitlines(keepends=True)
     except OSError as error:
-        raise Failure(f"cannot read {file}: {because(error)}") from error
+        raise Failure(f"cannot read {name}: {because(error)}") from error
     empty = True
     for number, line in enumerate(lines, 1):
         try:
@@ -121,8 +122,8 @@ def _requests(file: str) -> Iterator[Request]:
                 empty = False
                 yield Request(number, orjson.loads(recorded.body), len(line))
         except Broken as broken:
-            raise Failure(f"{file}, line {number} {broken}") from broken
+            raise Failure(f"{name}, line {number} {broken}") from broken
         except orjson.JSONDecodeError as error:
-            raise Failure(f"{file}, line {number} holds what no server reads: {error}") from error
+            raise Failure(f"{name}, line {number} holds what no server reads: {error}") from error
     if empty:
-        raise Failure(f"{file} holds no request")
+        raise Failure(f"{name} holds no request")

@@ -105,6 +105,17 @@ def test_what_is_no_recording(tmp_path: Path, text: str | None, sentence: str) -
     assert sentence in result.stderr
 
 
+@pytest.mark.parametrize(
+    ("text", "sentence"), [("", "holds no request"), ("{}\n", ", line 1 is not a chat request")]
+)
+def test_standard_input_has_a_name(text: str, sentence: str) -> None:
+    arguments = ["verify", "-", "--base-url", "http://127.0.0.1:9"]
+    result = runner.invoke(cli.main, arguments, input=text)
+    assert result.exit_code == 2
+    assert result.stderr.startswith("kvagent verify: standard input")
+    assert sentence in result.stderr
+
+
 def test_what_earlier_requests_left_behind_is_told(
     tmp_path_factory: pytest.TempPathFactory, recording: Path
 ) -> None:
