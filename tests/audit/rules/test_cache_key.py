@@ -5,8 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from kvagent.audit.rules.cache_key import CacheKey
 from kvagent.audit.transcript import Request
+from kvagent.audit.turns import Analysis, Turn
 from tests.audit.logs import request, session
 from tests.audit.rules.audited import finding, findings
 
@@ -53,6 +57,23 @@ def test_to_come_back_costs_only_what_is_new_since() -> None:
     found = finding(log(*[{"model": "a"}] * 6, {"model": "b"}, {"model": "a"}), "KVA412")
     there, back = (spot.tokens for spot in found.spots)
     assert back < there
+
+
+KEYS = ("cache_salt", "model", "prompt_cache_key")
+OPTIONS = st.fixed_dictionaries({}, optional={key: st.sampled_from("abc") for key in KEYS})
+
+
+@given(st.lists(OPTIONS, min_size=2, max_size=12))
+def test_a_value_still_has_what_was_sent_with_it_last(options: list[dict[str, Any]]) -> None:
+    check, sent = CacheKey(), dict[tuple[str, str | None], int]()
+    for turn in Analysis().turns(log(*options)):
+        assert isinstance(turn, Turn)
+        seen = {each.key: each.spot.tokens for each in check.turn(turn)}
+        for key in KEYS:
+            this = key, turn.request.options.get(key)
+            if key in seen:
+                assert seen[key] == max(0, turn.reusable_tokens - sent.get(this, 0))
+            sent[this] = turn.prompt_tokens
 
 
 def test_two_conversations_may_have_two_salts() -> None:

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
 
 from kvagent.audit.transcript import Request
 from tests.audit.logs import SYSTEM, TOOLS, Message, call, request, result, user
@@ -69,3 +73,46 @@ def test_a_log_without_calls() -> None:
         request([SYSTEM, user(f"question {n}")], n, tools=[*TOOLS, SPARE]) for n in range(300)
     ]
     assert not findings(requests, "KVA503")
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.sets(st.integers(0, 3))), max_size=30))
+def test_calls_count_for_the_tools_that_were_offered(offers: list[tuple[int, set[int]]]) -> None:
+    """Whichever conversation, and whichever of the tools, a request has."""
+    spares = [
+        {"type": "function", "function": {**SPARE["function"], "name": f"spare_{number}"}}
+        for number in range(4)
+    ]
+    sent: dict[int, list[Message]] = {}
+    calls: Counter[int] = Counter()
+    conversations: Counter[int] = Counter()
+    last: dict[int, int] = {}
+    requests: list[Request] = []
+    for line, (number, offered) in enumerate(offers, 1):
+        before = sent.get(number) or [SYSTEM, user(f"{hash_of(number)} is your task.")]
+        reads = call("read", "", f'{{"path": "{hash_of(-line)}"}}')
+        (one,) = reads["tool_calls"]
+        reads["tool_calls"] = [{**one, "id": f"c{line}_{at}"} for at in range(20)]
+        sent[number] = [*before, reads]
+        tools = [spares[each] for each in sorted(offered)]
+        requests.append(request(sent[number], line, tools=tools))
+        for each in offered:
+            calls[each] += 20
+            conversations[each] += last.get(each) != number
+            last[each] = number
+    dead = {
+        each
+        for each, count in calls.items()
+        if count >= 200 or (count >= 50 and conversations[each] >= 3)
+    }
+    if not dead:
+        assert not findings(requests, "KVA503")
+        return
+    found = finding(requests, "KVA503")
+    assert found.count == len(dead)
+    assert f"never called in {min(calls[each] for each in dead)} calls" in found.said
+
+
+def test_a_tool_that_is_defined_twice_counts_once() -> None:
+    twice = [*TOOLS, SPARE, SPARE]
+    assert not findings(log(3, 12, twice), "KVA503")
+    assert finding(log(5, 12, twice), "KVA503").count == 2
