@@ -9,15 +9,13 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Collection, Generator, Mapping
 from dataclasses import dataclass
-from datetime import date, datetime
-from functools import cache, partial
+from datetime import date
+from functools import cache
 from typing import Any
 
 from pydantic import TypeAdapter
 
 from kvagent.tokens.conversations import (
-    FIRST_CLOCK,
-    SECOND_CLOCK,
     Message,
     Probe,
     Refused,
@@ -166,10 +164,6 @@ def profile_template(
 
 def profile_of(template: ChatTemplate) -> TemplateProfile:
     """Profile a template that is at hand."""
-    clocks = {
-        now: ChatTemplate(template.source, template.variables, now=partial(_identity, now))
-        for now in (FIRST_CLOCK, SECOND_CLOCK)
-    }
     # Both servers make a system message of it where the template does not know the role.
     developer = "developer" if "developer" in template.source else "system"
 
@@ -178,11 +172,14 @@ def profile_of(template: ChatTemplate) -> TemplateProfile:
             _read(message, developer, as_given=probe.as_given) for message in probe.body["messages"]
         ]
         try:
-            return clocks[probe.now].render(
+            return template.render(
                 messages,
                 probe.body.get("tools"),
                 add_generation_prompt=probe.body["add_generation_prompt"],
-                variables=probe.body.get("chat_template_kwargs"),
+                variables={
+                    **(probe.body.get("chat_template_kwargs") or {}),
+                    "strftime_now": probe.now.strftime,
+                },
             )
         except TemplateError as error:
             return Refused(str(error))
@@ -202,10 +199,6 @@ def answered(
     except StopIteration as stop:
         profile: TemplateProfile = stop.value
         return profile
-
-
-def _identity(now: datetime) -> datetime:
-    return now
 
 
 def _read(message: Message, developer: str, *, as_given: bool) -> Message:
