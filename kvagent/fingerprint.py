@@ -32,6 +32,9 @@ _REPLY_ONLY = frozenset(
     )
 )
 
+# A dict, which nearly every object is, is known far sooner than another mapping.
+_OBJECT = (dict, Mapping)
+
 # JSON Schema keywords whose arrays are sets.
 _SCHEMA_SETS = frozenset(("enum", "required", "type"))
 
@@ -73,15 +76,15 @@ def normal_form(message: Mapping[str, Any], *, parsed: bool = True) -> dict[str,
     """The message without what may differ between two of its forms; ``parsed`` opens JSON texts."""
     normal: dict[str, Any] = {}
     for key, value in message.items():
-        if value is None or value == "" or value == [] or key in _REPLY_ONLY:
+        if key in _REPLY_ONLY or (not value and (value is None or value == "" or value == [])):
             continue
         if key == "content":
             value = _content(value)
-            if parsed and message.get("role") == "tool" and isinstance(value, str):
+            if parsed and isinstance(value, str) and message.get("role") == "tool":
                 value = _json_text(value)
         elif key == "tool_calls" and isinstance(value, list):
             value = [_call(call, parsed) for call in value]
-        elif key == "function_call" and isinstance(value, Mapping):
+        elif key == "function_call" and isinstance(value, _OBJECT):
             value = _function(value, parsed)
         if value != "":
             normal[key] = value
@@ -96,7 +99,7 @@ def meaning_of_tool(tool: Any) -> bytes:
 def _content(value: Any) -> Any:
     if not isinstance(value, list):
         return value
-    if len(value) == 1 and isinstance(value[0], Mapping) and value[0].get("type") == "text":
+    if len(value) == 1 and isinstance(value[0], _OBJECT) and value[0].get("type") == "text":
         part = value[0]
         if isinstance(part.get("text"), str) and all(
             key in ("type", "text") or extra is None for key, extra in part.items()
@@ -106,13 +109,13 @@ def _content(value: Any) -> Any:
 
 
 def _call(call: Any, parsed: bool) -> Any:
-    if not isinstance(call, Mapping):
+    if not isinstance(call, _OBJECT):
         return call
     normal = {k: v for k, v in call.items() if v is not None and k not in ("index", "type")}
     if call.get("type") not in (None, "function"):
         normal["type"] = call["type"]
     function = call.get("function")
-    if isinstance(function, Mapping):
+    if isinstance(function, _OBJECT):
         normal["function"] = _function(function, parsed)
     return normal
 
@@ -143,11 +146,11 @@ def _verbatim(number: str) -> str:
 
 
 def _tool(tool: Any) -> Any:
-    if not isinstance(tool, Mapping):
+    if not isinstance(tool, _OBJECT):
         return tool
     normal = {k: v for k, v in tool.items() if v is not None}
     function = tool.get("function")
-    if isinstance(function, Mapping):
+    if isinstance(function, _OBJECT):
         normal["function"] = {
             k: _schema(v) for k, v in function.items() if v is not None and v != ""
         }
@@ -155,7 +158,7 @@ def _tool(tool: Any) -> Any:
 
 
 def _schema(value: Any, keyword: str = "") -> Any:
-    if isinstance(value, Mapping):
+    if isinstance(value, _OBJECT):
         return {k: _schema(v, k) for k, v in value.items()}
     if isinstance(value, list):
         if keyword in _SCHEMA_SETS and all(isinstance(item, str) for item in value):

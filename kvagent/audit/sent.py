@@ -11,16 +11,18 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from hashlib import blake2b
 from operator import is_
 from typing import Any
 
 import orjson
 
+from kvagent.audit.formats.fields import items
 from kvagent.audit.recent import Recent
 from kvagent.audit.transcript import Request
 from kvagent.backends import PROMPT_KEYS
 from kvagent.chat import HEAD_ROLES, calls_of, text_of
-from kvagent.fingerprint import digest, identity, meaning, meaning_of_tool
+from kvagent.fingerprint import DIGEST, digest, identity, meaning_of_tool, normal_form
 
 # Bytes of messages that are held to be recognised; twice as much in the worst case.
 _ROOM = 8 << 20
@@ -90,7 +92,8 @@ class Reader:
     def __init__(self) -> None:
         self._known: Recent[bytes, Known] = Recent(_ROOM)
         # By the last of their messages, which as an object is no other as long as it is held here.
-        self._read: Recent[int, _Read] = Recent(_ROOM >> 1)
+        # No more than the lines that are held of a log, to which their messages belong.
+        self._read: Recent[int, _Read] = Recent(_ROOM >> 4)
         self._tools: Recent[bytes, bytes] = Recent(_ROOM >> 2)
         # By the list as an object, which is held as well.
         self._read_tools: Recent[int, tuple[Any, Sequence[bytes]]] = Recent(_ROOM >> 2)
@@ -206,10 +209,7 @@ def _named(raw: bytes) -> bytes:
 
 def _read(raw: bytes, message: Mapping[str, Any]) -> Known:
     try:
-        name = gist = meaning(message)
-        bare = _without_ids(message)
-        if bare is not message:
-            gist = meaning(bare)
+        name, gist = _name_and_gist(normal_form(message))
     except (TypeError, ValueError, AttributeError, RecursionError):
         name = gist = digest(raw)
     role = str(message.get("role"))
@@ -233,11 +233,28 @@ def _unmarked(message: Mapping[str, Any]) -> Mapping[str, Any]:
     return bare
 
 
-def _without_ids(message: Mapping[str, Any]) -> Mapping[str, Any]:
-    if "tool_call_id" in message:
-        return {key: value for key, value in message.items() if key != "tool_call_id"}
-    calls = calls_of(message)
-    if calls:
-        bare = [{key: value for key, value in call.items() if key != "id"} for call in calls]
-        return {**message, "tool_calls": bare}
-    return message
+def _name_and_gist(normal: dict[str, Any]) -> tuple[bytes, bytes]:
+    """The two of a message in its normal form, which is used up."""
+    ids = _ids_taken(normal)
+    gist = _hash(_sorted(normal))
+    return (_hash(gist + _sorted(ids)) if ids else gist), gist
+
+
+def _ids_taken(normal: dict[str, Any]) -> list[Any]:
+    """Take the ids of calls out of a message, and what else makes no difference without them."""
+    if "tool_call_id" in normal:
+        return [normal.pop("tool_call_id")]
+    given = items(normal.get("tool_calls"))
+    calls = [call for call in given if isinstance(call, dict)]
+    if not calls:
+        return []
+    normal["tool_calls"] = calls
+    return [{"id": call.pop("id", None)} if isinstance(call, dict) else call for call in given]
+
+
+def _hash(data: bytes) -> bytes:
+    return blake2b(data, digest_size=DIGEST).digest()
+
+
+def _sorted(value: Any) -> bytes:
+    return orjson.dumps(value, option=orjson.OPT_SORT_KEYS)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from kvagent.audit.sent import Reader, raw_of
 from kvagent.audit.turns import Analysis
 from tests.audit.formats.mutants import wrong
-from tests.audit.logs import TOOLS, Message, interleaved, request
+from tests.audit.logs import TOOLS, Message, call, interleaved, request, result
 
 
 @st.composite
@@ -64,3 +64,33 @@ def test_the_parts_of_a_prompt(log: list[tuple[list[Message], list[dict[str, Any
         assert (turn.parts.tool, turn.parts.assistant) == (sizes["tool"], sizes["assistant"])
         parts = turn.parts
         assert parts.head + parts.user + parts.assistant + parts.tool == turn.prompt_tokens
+
+
+def test_two_forms_of_one_message_are_one() -> None:
+    said = call("read", "1", '{"path": "a.py", "line": 1}')
+    function = {"arguments": '{"line":1,"path":"a.py"}', "name": "read"}
+    other = {
+        "tool_calls": [{"function": function, "id": "1", "index": 0}],
+        "role": "assistant",
+        "content": None,
+        "tool_call_id": None,
+    }
+    one, two = Reader().known(said), Reader().known(other)
+    assert (one.name, one.gist) == (two.name, two.gist)
+
+
+@given(st.lists(st.sampled_from(("1", "2", None, 7)), min_size=1, max_size=3))
+def test_other_ids_are_another_name_for_one_gist(ids: list[Any]) -> None:
+    def calling(ids: list[Any]) -> Message:
+        function = {"name": "read", "arguments": "{}"}
+        calls = [{"id": each, "function": function} for each in ids]
+        return {"role": "assistant", "content": "x", "tool_calls": calls}
+
+    reader = Reader()
+    one, other = reader.known(calling(ids)), reader.known(calling(["0", *ids[1:]]))
+    assert one.gist == other.gist
+    assert one.name != other.name
+    assert reader.known(calling([*ids, "0"])).gist != one.gist
+    one, other = reader.known(result("x", "1")), reader.known(result("x", "2"))
+    assert one.gist == other.gist
+    assert one.name != other.name

@@ -8,12 +8,13 @@ recognition; nothing of it is lost to the reader that comes after.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
 from kvagent.audit.formats.json_text import Broken, parsed
 from kvagent.audit.formats.repeated import Repeated
-from kvagent.audit.source import Source, TooLarge
+from kvagent.audit.source import Line, Source, TooLarge
 from kvagent.audit.transcript import Place, Unreadable
 
 _LINES = 100
@@ -38,6 +39,10 @@ class Contents:
     """A document that is not JSON."""
     why: str = ""
     """Why it is not."""
+    repeated: Repeated = field(default_factory=Repeated)
+    """Reads its lines."""
+    _ahead: dict[int, Any] = field(default_factory=dict)
+    """What was read ahead, by the number of the line."""
 
     @classmethod
     def of(cls, source: Source) -> Contents:
@@ -45,17 +50,14 @@ class Contents:
         lines = source.ahead(_LINES, _BYTES)
         head = b"".join(line.data for line in lines)[:_HEAD]
         filled = [line for line in lines if line.data.strip()]
-        values: list[Any] = []
+        repeated, ahead = Repeated(), dict[int, Any]()
         for line in filled:
-            try:
-                value = parsed(line.data)
-            except Broken:
-                continue
-            if isinstance(value, dict | list):
-                values.append(value)
+            with suppress(Broken):
+                ahead[line.number] = repeated.parsed(line.data)
+        values = [value for value in ahead.values() if isinstance(value, dict | list)]
         if values and 2 * len(values) >= len(filled):
             alone = len(filled) == 1 and source.at_end
-            return cls(source, head, values, alone=alone)
+            return cls(source, head, values, alone=alone, repeated=repeated, _ahead=ahead)
         try:
             raw = source.document()
         except TooLarge as error:
@@ -80,16 +82,20 @@ class Contents:
             else:
                 yield Unreadable(Place(name), self.why)
             return
-        repeated = Repeated()
         for line in self.source.lines():
             if isinstance(line, Unreadable):
                 yield line
                 continue
             try:
-                yield Place(name, line.number), repeated.parsed(line.data)
+                yield Place(name, line.number), self._value(line)
             except Broken as error:
                 if line.data.strip():
                     yield Unreadable(Place(name, line.number), str(error))
+
+    def _value(self, line: Line) -> Any:
+        if line.number in self._ahead:
+            return self._ahead.pop(line.number)
+        return self.repeated.parsed(line.data)
 
     def objects(self) -> Iterator[tuple[Place, dict[str, Any]] | Unreadable]:
         """``records`` of which each is to be an object."""
