@@ -83,32 +83,31 @@ class CacheKey:
 
     def turn(self, turn: Turn) -> Iterable[Sighting]:
         """Which of them is not as it was."""
-        branch, new, old = turn.placed.branch, turn.placed.snapshot, turn.placed.before
+        branch, options, before = (
+            turn.placed.branch,
+            turn.placed.snapshot.options,
+            turn.placed.before,
+        )
         last = self._last.get(branch)
-        seen: Iterable[Sighting] = ()
-        if old is not None and old.options != new.options:
-            seen = list(self._changed(turn, old.options, new.options, last))
-        if last is not None and last.options == new.options:
+        if last is not None and last.options == options:
             last.tokens = turn.prompt_tokens
-            return seen
+            return ()
+        seen = [] if before is None else list(self._changed(turn, before.options, options))
         if last is not None:
             for key in _RULES:
                 self._earlier.put((branch, key, last.options.get(key, b"")), last.tokens)
-        self._last.put(branch, _Sent(new.options, turn.prompt_tokens))
+        self._last.put(branch, _Sent(options, turn.prompt_tokens))
         return seen
 
     def _changed(
-        self, turn: Turn, old: Mapping[str, bytes], new: Mapping[str, bytes], last: _Sent | None
+        self, turn: Turn, old: Mapping[str, bytes], new: Mapping[str, bytes]
     ) -> Iterable[Sighting]:
         for key, rule in _RULES.items():
             before, value = old.get(key, b""), new.get(key, b"")
             # No salt is a salt of its own; no model is one that the log does not tell.
             if value == before or not (rule is SALT_CHANGED or (before and value)):
                 continue
-            if last is not None and last.options.get(key, b"") == value:
-                known = last.tokens
-            else:
-                known = self._earlier.get((turn.placed.branch, key, value)) or 0
+            known = self._earlier.get((turn.placed.branch, key, value)) or 0
             yield Sighting(
                 rule,
                 key,
