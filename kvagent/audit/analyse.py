@@ -52,6 +52,7 @@ def audit(
     findings = Findings(analysis.kv_bytes)
     largest, seen = Largest(), Seen()
     looks = [check.turn for check in checks]
+    looks_at_traces = [check.traced for check in checks if isinstance(check, TraceCheck)]
     for turn in analysis.turns(items):
         if isinstance(turn, Unreadable):
             session.unreadable_count += 1
@@ -61,9 +62,8 @@ def audit(
         if isinstance(turn, Traced):
             session.traced.append(turn)
             session.totals.add(turn)
-            for check in checks:
-                if isinstance(check, TraceCheck):
-                    findings.add(check.traced(turn))
+            for look_at in looks_at_traces:
+                findings.add(look_at(turn))
             continue
         session.rows.append(Row.of(turn))
         session.totals.add(turn)
