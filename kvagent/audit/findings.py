@@ -44,7 +44,9 @@ class Findings:
         for seen in sightings:
             conversation = None if seen.everywhere else seen.spot.conversation
             key = seen.rule.code, conversation, seen.key
-            fault = self._faults.setdefault(key, _Fault(seen))
+            fault = self._faults.get(key)
+            if fault is None:
+                fault = self._faults[key] = _Fault(seen)
             fault.count += seen.count
             fault.tokens += seen.spot.tokens
             if seen.spot.behind not in ("", seen.rule.code):
