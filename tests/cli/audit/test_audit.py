@@ -231,16 +231,16 @@ def test_help_lists_the_formats(folder: Path) -> None:
 def test_a_fault_inside_does_not_lose_the_others(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from kvagent.audit.turns import Analysis
+    from kvagent.audit.rules.prefix import Prefix
 
-    turn = Analysis.turn
+    look = Prefix.turn
 
-    def broken(self: Analysis, request: Any) -> Any:
-        if request.place.file == "clock.jsonl":
+    def broken(self: Prefix, turn: Any) -> Any:
+        if turn.place.file == "clock.jsonl":
             raise KeyError("a secret of the prompt")
-        return turn(self, request)
+        return look(self, turn)
 
-    monkeypatch.setattr(Analysis, "turn", broken)
+    monkeypatch.setattr(Prefix, "turn", broken)
     result = run("clock.jsonl", "clean.jsonl", "--output-format", "json", "--no-what-if")
     assert [each["file"] for each in json.loads(result.stdout)["sessions"]] == ["clean.jsonl"]
     assert result.exit_code == 2
