@@ -2,6 +2,8 @@
 
 Many agents put a reminder at the end of the newest message, and take it out of the one before. The
 old message stays as it was sent: what is repeated costs less than what must be prefilled again.
+Unless it is the larger part: retrieved documents that leave with each question cost more than the
+answer behind them.
 """
 
 from __future__ import annotations
@@ -9,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from os.path import commonprefix
-from typing import Any
+from typing import Any, AnyStr
 
 import orjson
 
@@ -24,6 +26,13 @@ _WHOLE_ROLES = ("user", "system", "developer")
 
 # Shorter text is not taken for something that an agent moved.
 _BLOCK = 16
+
+# So many bytes are held whatever that spares: a reminder, a clock.
+_SMALL = 500
+
+# Of what is spared, so much may be held. Where a carried token costs a tenth of a prefilled one each
+# turn, that pays for forty turns.
+_MOST = 0.5
 
 # Moved text is looked for in so many messages, the newest.
 _LATER = 8
@@ -53,18 +62,40 @@ def held(
             if old.role in NOTE_ROLES and old.role == message["role"]:
                 if _text_moved(old, message, later):
                     return siblings, 1
-            if old.role in _WHOLE_ROLES and entry.parent is not None and _was_next(old, message):
+            if (
+                old.role in _WHOLE_ROLES
+                and entry.parent is not None
+                and _was_next(tree, old, message)
+            ):
                 if _is_later(old, later):
                     return siblings, 0
     return (), 0
 
 
-def _was_next(old: Entry, message: Mapping[str, Any]) -> bool:
+def pays(
+    old: Entry, messages: Sequence[Mapping[str, Any]], raws: Sequence[bytes], at: int, taken: int
+) -> bool:
+    """Whether to hold ``old``, found with ``taken`` at ``at``, rather than to let the text go.
+
+    What is held is carried in every prompt to come. What is spared, once, is the prefill of all
+    that the server has behind the first byte that differs, up to the newest answer.
+    """
+    carried = len(old.raw) - (len(raws[at]) if taken else 0)
+    if carried <= _SMALL:
+        return True
+    behind = [message["role"] for message in messages[at:]]
+    answered = max((n for n, role in enumerate(behind, at) if role == "assistant"), default=at)
+    same = _common(old.raw, raws[at]) if taken else 0
+    spared = sum(map(len, raws[at : answered + 1])) - same
+    return carried <= _MOST * spared
+
+
+def _was_next(tree: Tree, old: Entry, message: Mapping[str, Any]) -> bool:
     """Whether the message came right after an entry before."""
     if message["role"] == "assistant" and old.facts is not None and not old.replies:
         return True  # what was answered is not known
     name = meaning(message)
-    return name in old.children or any(reply.meaning == name for reply in old.replies)
+    return bool(tree.children(old, name)) or any(reply.meaning == name for reply in old.replies)
 
 
 def _is_later(old: Entry, later: Sequence[Mapping[str, Any]]) -> bool:
@@ -134,7 +165,7 @@ def _left_out(long: str, short: str) -> Iterator[list[str]]:
             yield [block for block in ends if block]
 
 
-def _common(one: str, other: str) -> int:
+def _common(one: AnyStr, other: AnyStr) -> int:
     return len(commonprefix((one, other)))  # noqa: RUF071 - characters are meant, not paths
 
 

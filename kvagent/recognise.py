@@ -1,7 +1,7 @@
 """Which conversation does a request continue, and from which message on is it new?
 
 The deepest known chain of messages wins. Text that the agent moved from an old message to the
-newest counts as still in its place. Where content cannot tell two conversations apart, a message
+newest counts as still in its place, where that pays. Where content cannot tell two conversations apart, a message
 that carries a note of one is not taken for the other's: no value of a conversation reaches
 another's prompt.
 """
@@ -19,7 +19,7 @@ from kvagent.entry import Entry
 from kvagent.fingerprint import meaning, normal_form
 from kvagent.head import HeadView
 from kvagent.ledger import Tree
-from kvagent.moved import NOTE_ROLES, held
+from kvagent.moved import NOTE_ROLES, held, pays
 
 _CALLS = b'"tool_calls":[{'
 
@@ -43,6 +43,8 @@ class Match:
     """Whether known entries were left out, because they may be another conversation's."""
     doubted: Entry | None = None
     """Where it would have ended, if only the values did not differ."""
+    let_go: Entry | None = None
+    """What would have come next, if it paid to hold the text that the agent moved."""
 
     @property
     def covered(self) -> int:
@@ -116,11 +118,14 @@ def _walk(
     offset = begin.covered
     at, end = 0, len(raws)
     ended: list[Entry] = []
+    let_go: Entry | None = None
     while at < end:
         found = _step(tree, entries, raws[at], messages[at])
         if not found and full:
             found, taken = held(tree, entries, messages, at)
-            if found and taken:
+            if found and not pays(found[-1], messages, raws, at, taken):
+                let_go, found = found[-1], ()
+            elif found and taken:
                 moved.append(offset + at)
             elif found:
                 at -= 1  # this message is still to come
@@ -134,7 +139,11 @@ def _walk(
         consumed.append(offset + at)
     if at < end and messages[at]["role"] == "assistant":
         entries = tree.answered_with(entries, meaning(messages[at]))
-    return [Match(entry, consumed, moved) for entry in (*ended, *entries)[-_CANDIDATES:]]
+    matches = [Match(entry, consumed, moved) for entry in (*ended, *entries)[-_CANDIDATES:]]
+    for match in matches:
+        if let_go is not None and let_go.parent is match.tip:
+            match.let_go = let_go
+    return matches
 
 
 def _step(

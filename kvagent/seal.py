@@ -119,6 +119,9 @@ def message_break(turn: Turn, match: Match, conversation: str) -> PrefixBroken |
         return _values_differ(turn, match.doubted, conversation)
     if match.cut:
         return None
+    if match.let_go is not None and (lost := _answered_tokens(turn)):
+        detail = "holding what moved would take more than it spares"
+        return PrefixBroken(conversation, turn.tail[0].index, "text_moved", lost, detail)
     if _reply_changed(turn):
         lost = _reply_tokens(turn, turn.past)
         return PrefixBroken(conversation, turn.tail[0].index, "message_changed", lost)
@@ -162,6 +165,14 @@ def _values_differ(turn: Turn, doubted: Entry, conversation: str) -> PrefixBroke
             return broken
     detail = "ids or names differ, so it may be another conversation that reads alike"
     return PrefixBroken(conversation, turn.tail[0].index, "volatile_text", lost, detail)
+
+
+def _answered_tokens(turn: Turn) -> int:
+    """What the tail has up to the newest answer: the server had it, behind something else."""
+    answered = max(
+        (n for n, fresh in enumerate(turn.tail, 1) if fresh.role == "assistant"), default=0
+    )
+    return sum(map(turn.weight, turn.tail[:answered]))
 
 
 def _sent_before(turn: Turn, position: int) -> tuple[Entry, int] | None:
