@@ -31,9 +31,9 @@ _BESIDE = (("a", "a"), ("\n", "\n"), (" ", " "), (".", "<"))
 class Cut(NamedTuple):
     """A text in pieces."""
 
-    ends: Sequence[int]
+    ends: array[int]
     """At which characters pieces end; first comes the beginning of the text, 0."""
-    is_safe: Sequence[bool]
+    is_safe: bytearray
     """For each, whether nothing behind it changes what stands in front of it: a special token ends
     there, or the text begins."""
     kept: int
@@ -61,12 +61,13 @@ class Pieces:
         Raises:
             TokenizerError: what looks like a special token is no text.
         """
-        ends, is_safe = [0], [True]
+        # Arrays, because all of them is copied for each request.
+        ends, is_safe = array("I", [0]), bytearray([True])
         if before is not None:
             kept = bisect_right(before.ends, same)
             while not before.is_safe[kept - 1]:
                 kept -= 1
-            ends, is_safe = list(before.ends[:kept]), list(before.is_safe[:kept])
+            ends, is_safe = before.ends[:kept], before.is_safe[:kept]
         kept, at = len(ends), ends[-1]
         pieces = []
         for found in _MARKER.finditer(text, at):
@@ -89,8 +90,12 @@ class Pieces:
 
     def encode(self, pieces: Iterable[str]) -> None:
         """Encode so many at once: that takes less time than one by one."""
-        held = self._held
-        fresh = [piece for piece in dict.fromkeys(pieces) if held.get(piece) is None]
+        markers, held = self._markers, self._held
+        fresh = [
+            piece
+            for piece in dict.fromkeys(pieces)
+            if markers.get(piece) is None and held.get(piece) is None
+        ]
         try:
             encoded = self._tokenizer.encode_all(fresh)
         except TokenizerError:
@@ -98,13 +103,20 @@ class Pieces:
         for piece, ids in zip(fresh, encoded, strict=True):
             held.put(piece, array("I", ids), len(ids) + 16)
 
-    def tokens(self, piece: str) -> Ids[int]:
-        """The tokens of a piece. Raises ``TokenizerError``."""
-        held = self._held.get(piece)
-        if held is None:
-            held = array("I", self._tokenizer.encode(piece))
-            self._held.put(piece, held, len(held) + 16)
-        return held
+    def append(self, pieces: Sequence[str], ids: Ids[int], counts: array[int]) -> None:
+        """Add the tokens of pieces to ``ids``, and to ``counts`` how many there are after each.
+
+        Raises:
+            TokenizerError: a piece is no text.
+        """
+        markers, held = self._markers, self._held
+        for piece in pieces:
+            found = markers.get(piece) or held.get(piece)
+            if found is None:
+                found = array("I", self._tokenizer.encode(piece))
+                held.put(piece, found, len(found) + 16)
+            ids += found
+            counts.append(len(ids))
 
     def _marker(self, text: str) -> Ids[int] | None:
         """The token, if it is one that joins nothing beside it."""

@@ -7,8 +7,10 @@ requests have left.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from array import array
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Literal
 
 from kvagent.audit.prompts import Ids
@@ -65,7 +67,7 @@ class _Sent:
 
     ids: Ids[int]
     options: Mapping[str, Any]
-    hashes: Sequence[int] = ()
+    hashes: array[int] = field(default_factory=partial(array, "q"))
     """Of its full blocks, where the cache has no end."""
 
 
@@ -107,10 +109,10 @@ class Prediction:
 
     def _expect(
         self, ids: Ids[int], options: Mapping[str, Any], last: _Sent | None, common: int
-    ) -> tuple[Hit | None, Sequence[int]]:
+    ) -> tuple[Hit | None, array[int]]:
         if isinstance(self._cache, _Endless):
             return self._cache.expect(ids, options, last, common)
-        return self._cache.expect(ids, options), ()
+        return self._cache.expect(ids, options), array("q")
 
     def _start_anew(self) -> None:
         target = self.target
@@ -142,23 +144,23 @@ class _Endless:
 
     def expect(
         self, ids: Ids[int], options: Mapping[str, Any], last: _Sent | None, common: int
-    ) -> tuple[Hit | None, Sequence[int]]:
+    ) -> tuple[Hit | None, array[int]]:
         length, size = len(ids), self._size
+        hashes: array[int] = array("q")
         if self._window is not None and length >= self._window:
-            return None, ()
+            return None, hashes
         root = self._root(options)
-        hashes: list[int] = []
         if last is None or self._root(last.options) != root:
             common = 0
         else:
-            hashes = list(last.hashes[: common // size])
+            hashes = last.hashes[: common // size]
         same = len(hashes)
-        data = packed(ids)
-        hashes += chained(behind(data, same * size), size, hashes[-1] if hashes else root)
+        data = packed(ids[same * size :])
+        hashes.extend(chained(data, size, hashes[-1] if same else root))
         # What was sent last may have been forgotten since.
         shared = max(common, self._known.shared(data, hashes, root, same))
         blocks = shared // size
-        self._known.add(behind(data, blocks * size), hashes, root, blocks)
+        self._known.add(behind(data, (blocks - same) * size), hashes, root, blocks)
         cached = min(shared, length - 1) // size * size
         loss: Loss = ""
         if cached < shared:

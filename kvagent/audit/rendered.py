@@ -58,7 +58,7 @@ class _Rendered:
 
     sent: Snapshot
     ids: Ids[int]
-    counts: Sequence[int]
+    counts: array[int]
     """Tokens in front of each end of its cut."""
     places: Sequence[tuple[int, int]]
     """For each message, at which character it begins and where its text ends."""
@@ -173,22 +173,21 @@ class Exact:
             return rendered
         self._pieces = None
         places = _places(placed, drawn.text, [])
-        starts = _starts(places, array("I"), (0, length), (0, len(whole)))
-        return _Rendered(placed.snapshot, whole, (0, len(whole)), places, starts, 0)
+        ends, counts = array("I", [0, length]), array("I", [0, len(whole)])
+        starts = _starts(places, array("I"), ends, counts)
+        return _Rendered(placed.snapshot, whole, counts, places, starts, 0)
 
     def _in_pieces(self, placed: Placed, drawn: _Drawn, cut: Cut, pieces: Pieces) -> _Rendered:
         """Encoded piece by piece, from where it is not as before."""
         last = None if placed.left is None else self._rendered.get(placed.left)
         if last is None or last.sent is not placed.before:
-            last, counts, ids = None, [0], array("I")
+            last, counts, ids = None, array("I", [0]), array("I")
             cut = cut if cut.kept == 1 else pieces.cut(drawn.text)
         else:
-            counts = list(last.counts[: cut.kept])
+            counts = last.counts[: cut.kept]
             ids = last.ids[: counts[-1]]
         same = counts[-1]
-        for piece in cut.pieces:
-            ids += pieces.tokens(piece)
-            counts.append(len(ids))
+        pieces.append(cut.pieces, ids, counts)
         known = 0
         if last is not None:
             known = min(bisect_right(last.places, cut.same, key=_end), placed.common)
@@ -236,8 +235,8 @@ def _end(place: tuple[int, int]) -> int:
 def _starts(
     places: Sequence[tuple[int, int]],
     known: Ids[int],
-    ends: Sequence[int],
-    counts: Sequence[int],
+    ends: array[int],
+    counts: array[int],
 ) -> Ids[int]:
     """In front of which token each message begins, and last how many there are.
 

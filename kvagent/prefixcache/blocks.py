@@ -274,7 +274,9 @@ class BlockCache:
             return  # it was pushed out and starts again
         size, hashes, root = self.block_size, request.hashes, request.root
         data = request.rest or b""  # the whole prompt, still
-        shared = self._computed.shared(data, hashes, root, longest // size)
+        shared = self._computed.shared(
+            behind(data, longest // size * size), hashes, root, longest // size
+        )
         loss: Loss = ""
         if cached < shared:
             usable = min(shared, request.prompt_tokens - 1) // size * size

@@ -28,17 +28,15 @@ class Computed:
         self._after: dict[int, tuple[bytes, ...]] = {}
 
     def shared(self, data: bytes, hashes: Sequence[int], root: int, known: int = 0) -> int:
-        """How many tokens the longest beginning of ``data`` has that was computed.
+        """How many tokens the longest beginning has that was computed.
 
-        ``root`` stands before the first block; the first ``known`` blocks need no look.
+        ``root`` stands before the first block. The first ``known`` blocks need no look: ``data``
+        are the tokens behind them.
         """
-        known_hashes = self._known
-        for number in range(known, len(hashes)):
-            if hashes[number] not in known_hashes:
-                break
-            known += 1
-        start, size = known * self._block_size, self._block_size * _WIDTH
-        rest = data[known * size : (known + 1) * size]
+        at, size = 0, self._block_size * _WIDTH
+        while known < len(hashes) and hashes[known] in self._known:
+            known, at = known + 1, at + size
+        start, rest = known * self._block_size, data[at : at + size]
         if not self._exact or not rest:
             return start
         before = hashes[known - 1] if known else root
