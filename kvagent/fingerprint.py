@@ -40,6 +40,8 @@ _SCHEMA_SETS = frozenset(("enum", "required", "type"))
 
 # orjson reads longer integers, and longer fractions, as the nearest float.
 _LONG_NUMBER = re.compile(r"\d{16}")
+_SIXTEEN_ZEROS = b"0" * 16
+_DIGITS_AS_ZEROS = bytes.maketrans(b"123456789", b"000000000")
 
 
 def identity(message: Any) -> bytes:
@@ -134,11 +136,18 @@ def _json_text(text: str) -> Any:
     if not text.lstrip().startswith(("{", "[")):
         return text
     try:
-        if _LONG_NUMBER.search(text):
+        if _has_long_number(text):
             return json.loads(text, parse_float=_verbatim, parse_int=_verbatim)
         return orjson.loads(text)
     except (ValueError, RecursionError):
         return text
+
+
+def _has_long_number(text: str) -> bool:
+    if text.isascii():
+        # As the pattern has it, which takes twenty times as long for a long text.
+        return _SIXTEEN_ZEROS in text.encode("ascii").translate(_DIGITS_AS_ZEROS)
+    return _LONG_NUMBER.search(text) is not None
 
 
 def _verbatim(number: str) -> str:

@@ -7,6 +7,8 @@ from typing import Any
 
 import orjson
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from kvagent.fingerprint import (
     digest,
@@ -155,6 +157,15 @@ def test_long_numbers_in_json_text_are_kept_to_the_digit() -> None:
     one = result("c", '{"n": 123456789012345678901234567890, "x": 1}')
     assert meaning(one) == meaning(result("c", '{"x":1,"n":123456789012345678901234567890}'))
     assert meaning(one) != meaning(result("c", '{"x":1,"n":123456789012345678901234567891}'))
+
+
+@given(st.text("aé", max_size=40), st.integers(10**15, 10**40))
+def test_a_long_number_is_found_anywhere(text: str, number: int) -> None:
+    def of(number: int) -> Message:
+        return result("c", json.dumps({"text": text, "n": number}, ensure_ascii=False))
+
+    assert normal_form(of(number))["content"]["n"] == f"number:{number}"
+    assert normal_form(of(number // 10**26))["content"]["n"] == number // 10**26
 
 
 def test_a_normal_form_leaves_the_message_alone() -> None:

@@ -33,6 +33,8 @@ _NEW = 32
 # The name of a tool with a longer definition is not remembered.
 _LONG = 20_000
 
+_MARK = "cache_control"
+
 # So long a reply or result is not written twice by chance.
 _UNIQUE_CHARS = 16
 
@@ -146,9 +148,9 @@ class Reader:
         known = self._known.get(raw)
         if known is None:
             key = raw = bytes(memoryview(raw))  # orjson's own holds far more than it shows
-            if b'"cache_control"' in raw:
-                message = _unmarked(message)
-                raw = bytes(memoryview(raw_of(message)))
+            bare = _unmarked(message)
+            if bare is not message:
+                message, raw = bare, bytes(memoryview(raw_of(bare)))
             known = _read(raw, message)
             self._known.put(key, known, len(raw) + 200)
         return known
@@ -221,16 +223,24 @@ def _read(raw: bytes, message: Mapping[str, Any]) -> Known:
 
 def _unmarked(message: Mapping[str, Any]) -> Mapping[str, Any]:
     """Without the marks at which a maker's cache should end: they move on and are no text."""
-    bare = {key: value for key, value in message.items() if key != "cache_control"}
+    if _MARK in message:
+        message = {key: value for key, value in message.items() if key != _MARK}
     content = message.get("content")
-    if isinstance(content, list):
-        bare["content"] = [
-            {key: value for key, value in part.items() if key != "cache_control"}
-            if isinstance(part, dict)
-            else part
-            for part in content
-        ]
-    return bare
+    if isinstance(content, list) and any(_is_marked(part) for part in content):
+        return {
+            **message,
+            "content": [
+                {key: value for key, value in part.items() if key != _MARK}
+                if _is_marked(part)
+                else part
+                for part in content
+            ],
+        }
+    return message
+
+
+def _is_marked(part: Any) -> bool:
+    return isinstance(part, dict) and _MARK in part
 
 
 def _name_and_gist(normal: dict[str, Any]) -> tuple[bytes, bytes]:

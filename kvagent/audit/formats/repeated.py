@@ -11,8 +11,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import orjson
 
@@ -60,8 +59,7 @@ def all_pass(messages: list[Any], test: _Test) -> bool:
     return messages.pass_all(test) if isinstance(messages, Messages) else test(messages)
 
 
-@dataclass(frozen=True, slots=True)
-class _Line:
+class _Line(NamedTuple):
     """A line, as far as later ones may repeat it."""
 
     head: bytes
