@@ -22,8 +22,8 @@ def wrap(client: Client, **options: Any) -> Client:
     """Wrap a client so that the server keeps what it has seen; returns one of the same type.
 
     The given client stays as it was. Options: ``policy``, ``store``, ``namespace``, ``on_event``,
-    ``stages``, ``summarizer``, or ``engine`` to share one. Raises ``TypeError`` for a client that no installed
-    adapter knows.
+    ``stages``, ``summarizer``, or ``engine`` to share one. Raises ``TypeError`` for a client that no
+    installed adapter knows, and for an option that cannot be what it should.
     """
     from importlib.metadata import entry_points  # costs a sixth of kvagent's import
 

@@ -24,6 +24,7 @@ from kvagent.ledger import Ledger
 from kvagent.limits import Limits, with_reply
 from kvagent.mender import with_opening, with_switches
 from kvagent.meter import Meter
+from kvagent.options import callable_of, policy_of, stages_of
 from kvagent.plan import Asked, Plan
 from kvagent.planner import Planner
 from kvagent.policy import Policy, Recall
@@ -38,7 +39,7 @@ from kvagent.recall import (
 from kvagent.recall import part_of as part_of_text
 from kvagent.session import current_session
 from kvagent.settler import Settler
-from kvagent.stages import DEFAULT_STAGES, Stage, Turn
+from kvagent.stages import Stage, Turn
 from kvagent.stores import Store, open_store
 from kvagent.summaries import Summaries, Summarize
 from kvagent.tokens import count_tokens
@@ -59,7 +60,7 @@ class Engine:
     tenant: what one namespace remembers never reaches another. ``on_event`` is called with each
     event, from the thread that made the request. ``summarizer`` is asked for a narrative of old
     turns when they have to leave the prompt, such as ``kvagent_openai.Summarizer``; without one,
-    facts alone stand in their place.
+    facts alone stand in their place. ``TypeError`` for what cannot be called so.
     """
 
     def __init__(
@@ -72,11 +73,11 @@ class Engine:
         stages: Sequence[Stage] | None = None,
         summarizer: Summarize | None = None,
     ) -> None:
-        self.policy = policy or Policy()
+        self.policy = policy_of(policy)
         self.store = open_store(store)
         self.namespace = namespace
-        self.on_event = on_event
-        self.stages = tuple(DEFAULT_STAGES if stages is None else stages)
+        self.on_event = callable_of("on_event", on_event)
+        self.stages = stages_of(stages)
         self.ledger = Ledger(self.store, self.policy.memory_bytes)
         self._template = _template(self.policy.template)
         kv = self.policy.kv
@@ -86,7 +87,8 @@ class Engine:
         self._hinter = Hinter(self.policy.hints)
         self._limits = Limits()
         self._weigher = Weigher(self.meter)
-        self._summaries = Summaries(self.store, summarizer, self._own_call)
+        asked = callable_of("summarizer", summarizer)
+        self._summaries = Summaries(self.store, asked, self._own_call)
         self._planner = Planner(
             self.policy,
             self.stages,
