@@ -104,7 +104,7 @@ class Check(Protocol):
     """Sees all turns of a transcript in their order. What it holds must not grow with the log."""
 
     def turn(self, turn: Turn) -> Iterable[Sighting]:
-        """What is wrong with the next turn."""
+        """What is wrong with the next turn; mostly nothing, and ``()`` says so at no cost."""
 
     def end(self) -> Iterable[Sighting]:
         """What can be said only now that all were seen."""
