@@ -9,15 +9,14 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from operator import is_
-from typing import Literal
+from typing import Any, Literal
 
 import orjson
 
 from kvagent.audit.changes.moved import is_part_moved
-from kvagent.audit.difference import loaded
 from kvagent.audit.history import SUMMARY_CHARS, became, message_text, tells_summary
 from kvagent.audit.recent import Recent
 from kvagent.audit.sent import Known, Reader, Snapshot
@@ -304,11 +303,13 @@ class Conversations:
             for reply in replies if links else ():
                 end = hash((links[-1], reply.name))
                 self._places.put(hash((session, end)), place)
-        for message in (*fresh, *replies):
-            if message.is_own:
-                self._owners.put(message.gist, branch.number)
-                if message.role == "assistant":
-                    for text in _asked_texts(message.raw):
+        new = request.messages[len(request.messages) - len(fresh) :]
+        said = zip((*fresh, *replies), (*new, *request.replies), strict=True)
+        for known, message in said:
+            if known.is_own:
+                self._owners.put(known.gist, branch.number)
+                if known.role == "assistant":
+                    for text in _asked_texts(message):
                         self._asked.put(hash(text.strip()), branch.conversation.number)
 
 
@@ -351,12 +352,10 @@ def _same_agent(old: Snapshot, new: Snapshot) -> bool:
     return old.tools == new.tools and [m.name for m in one] == [m.name for m in other]
 
 
-def _asked_texts(raw: bytes) -> list[str]:
+def _asked_texts(message: Mapping[str, Any]) -> list[str]:
     """The long texts in the arguments of a message's calls."""
-    if b'"tool_calls"' not in raw:
-        return []
     texts = []
-    for call in calls_of(loaded(raw)):
+    for call in calls_of(message):
         function = call.get("function")
         arguments = function.get("arguments") if isinstance(function, dict) else None
         if not isinstance(arguments, str) or len(arguments) < _TASK_CHARS:

@@ -8,7 +8,7 @@ where it is not the same.
 from __future__ import annotations
 
 from array import array
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 _TEXTS = 2_000_000
 _TOKENS = 500_000
 
-# A longer prompt is encoded as a whole only where it must be: it takes a few hundred bytes a token.
-_LOOKED_AT = 500_000
+# So many characters, from the end of a prompt, are encoded in one go to look at its pieces.
+_LOOKED_AT = 8_000
 
 # Where a message's text is looked for, it begins at most so many characters further on.
 _REACH = 4_096
@@ -162,20 +162,28 @@ class Exact:
         rendered = None
         if self._pieces is not None and drawn.cut is not None:
             rendered = self._in_pieces(placed, drawn, drawn.cut, self._pieces)
-        length = len(drawn.text)
-        if rendered is not None and not (
-            self._count == 1 or (length <= _LOOKED_AT and is_looked_at(self._count))
-        ):
-            return rendered
+            if self._count > 1 and self._holds(drawn.text, drawn.cut, rendered):
+                return rendered
         # The whole prompt, with what the tokenizer adds at its ends.
         whole = array("I", self._model.tokens(body_of(placed)))
         if rendered is not None and rendered.ids == whole:
             return rendered
         self._pieces = None
+        length = len(drawn.text)
         places = _places(placed, drawn.text, [])
         ends, counts = array("I", [0, length]), array("I", [0, len(whole)])
         starts = _starts(places, array("I"), ends, counts)
         return _Rendered(placed.snapshot, whole, counts, places, starts, 0)
+
+    def _holds(self, text: str, cut: Cut, rendered: _Rendered) -> bool:
+        """Whether the end of a prompt is encoded in one go as it is in pieces, where one looks."""
+        if not is_looked_at(self._count):
+            return True
+        at = cut.is_safe.find(1, bisect_left(cut.ends, len(text) - _LOOKED_AT))
+        if at < 0:
+            return True
+        end = self._model.tokenizer.encode(text[cut.ends[at] :])
+        return rendered.ids[rendered.counts[at] :] == array("I", end)
 
     def _in_pieces(self, placed: Placed, drawn: _Drawn, cut: Cut, pieces: Pieces) -> _Rendered:
         """Encoded piece by piece, from where it is not as before."""

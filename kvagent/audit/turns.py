@@ -358,8 +358,7 @@ class Totals:
     def add(self, turn: Turn | Traced) -> None:
         """Count one more."""
         self.requests += 1
-        if turn.prompt_tokens > self.longest:
-            self.longest = turn.prompt_tokens
+        self.longest = max(self.longest, turn.prompt_tokens)
         if turn.predicted_tokens is not None:
             self.prompt_tokens += turn.prompt_tokens
             self.predicted_tokens += turn.predicted_tokens
