@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from hashlib import blake2b
 from operator import is_
-from typing import Any
+from typing import Any, NamedTuple
 
 import orjson
 
@@ -77,8 +77,7 @@ class Snapshot:
         return self.messages[self.head :]
 
 
-@dataclass(frozen=True, slots=True)
-class _Read:
+class _Read(NamedTuple):
     """The messages of a request, and what was made of them."""
 
     messages: Sequence[Mapping[str, Any]]
@@ -124,9 +123,9 @@ class Reader:
     def _grown(self, begun: _Read, messages: Sequence[Mapping[str, Any]]) -> _Read:
         """The same, with more messages behind it."""
         start = len(begun.known)
-        fresh = [self.known(message) for message in messages[start:]]
-        if not fresh:
+        if start == len(messages):
             return begun
+        fresh = [self.known(message) for message in messages[start:]]
         known = [*begun.known, *fresh]
         head = begun.head
         while head < len(known) and known[head].role in HEAD_ROLES:
@@ -137,20 +136,19 @@ class Reader:
         for message in known[head + len(links) :] or known:
             link = hash((link, message.name))
             links.append(link)
-        added = sum(len(message.raw) + 8 for message in fresh)
+        added = sum([len(message.raw) + 8 for message in fresh])
         read = _Read(messages, known, head, links, begun.size + added)
         self._read.put(id(messages[-1]), read, added + 16 * len(known))
         return read
 
     def known(self, message: Mapping[str, Any]) -> Known:
         """A message by its bytes."""
-        raw = raw_of(message)
-        known = self._known.get(raw)
+        key = raw = _written(message)
+        known = self._known.get(key)
         if known is None:
-            key = raw = bytes(memoryview(raw))  # orjson's own holds far more than it shows
             bare = _unmarked(message)
             if bare is not message:
-                message, raw = bare, bytes(memoryview(raw_of(bare)))
+                message, raw = bare, _written(bare)
             known = _read(raw, message)
             self._known.put(key, known, len(raw) + 200)
         return known
@@ -168,10 +166,10 @@ class Reader:
     def _raws(self, tools: Sequence[Mapping[str, Any]]) -> Sequence[bytes]:
         raws = []
         for tool in tools:
-            raw = raw_of(tool)
+            raw = _written(tool)
             held = self._tools.get(raw)
             if held is None:
-                held = bytes(memoryview(raw))
+                held = raw
                 self._tools.put(held, held, len(held) + 100)
             raws.append(held)
         return self._last_tools if raws == self._last_tools else raws
@@ -190,6 +188,10 @@ def raw_of(value: Any) -> bytes:
         return json.dumps(value, separators=(",", ":"), default=str).encode()
     except (RecursionError, ValueError):
         return b'"nested too deep"'
+
+
+def _written(value: Any) -> bytes:
+    return bytes(memoryview(raw_of(value)))  # orjson's own holds far more than it shows
 
 
 def tool_name(raw: bytes) -> bytes:
@@ -246,8 +248,8 @@ def _is_marked(part: Any) -> bool:
 def _name_and_gist(normal: dict[str, Any]) -> tuple[bytes, bytes]:
     """The two of a message in its normal form, which is used up."""
     ids = _ids_taken(normal)
-    gist = _hash(_sorted(normal))
-    return (_hash(gist + _sorted(ids)) if ids else gist), gist
+    gist = blake2b(_sorted(normal), digest_size=DIGEST).digest()
+    return (gist + _sorted(ids) if ids else gist), gist
 
 
 def _ids_taken(normal: dict[str, Any]) -> list[Any]:
@@ -260,10 +262,6 @@ def _ids_taken(normal: dict[str, Any]) -> list[Any]:
         return []
     normal["tool_calls"] = calls
     return [{"id": call.pop("id", None)} if isinstance(call, dict) else call for call in given]
-
-
-def _hash(data: bytes) -> bytes:
-    return blake2b(data, digest_size=DIGEST).digest()
 
 
 def _sorted(value: Any) -> bytes:

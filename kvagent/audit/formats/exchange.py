@@ -73,7 +73,8 @@ def body_of(record: Mapping[str, Any], path: str = "", depth: int = 0) -> Body |
 def answer_of(record: Mapping[str, Any], depth: int = 0) -> Answered | None:
     """What came back, as a record says it; None where it does not."""
     for key in _RESPONSES:
-        answered = answered_by(record.get(key), depth)
+        value = record.get(key)
+        answered = None if value is None else answered_by(value, depth)
         if answered is not None:
             return answered
     return None
@@ -148,7 +149,7 @@ def requests_of(place: Place, record: Any, *, alone: bool = False) -> Iterator[I
     path = "" if listed else f"{found.path}.{found.dialect.messages}"
     at = Place(place.file, place.line, place.path + path)
     answered = answer_of(record)
-    conversation = conversation_of(record, found.body)
+    conversation = conversation_of(record, *([found.body] if found.path else ()))
     last = asked.messages[-1]
     if answered is None and (
         (last.get("role") == "assistant" and not _continued(asked.options))

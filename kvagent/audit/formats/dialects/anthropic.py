@@ -152,7 +152,9 @@ def _asks(body: Mapping[str, Any]) -> bool:
     return (
         "system" in body
         or "anthropic_version" in body
-        or any("input_schema" in each for each in objects(body.get("tools")))
+        or any(
+            isinstance(each, dict) and "input_schema" in each for each in items(body.get("tools"))
+        )
         or speaks(messages)
     )
 
