@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from jinja2 import nodes
 
 
-_AS_WRITTEN = json.JSONEncoder(ensure_ascii=False)
-
 # What templates ask of the loop in which they are.
 _OF_LOOPS = frozenset({"first", "index", "index0", "last", "length", "nextitem", "previtem"})
 
@@ -142,8 +140,6 @@ def _environment(now: Callable[[], datetime]) -> jinja2.Environment:
         separators: tuple[str, str] | None = None,
         sort_keys: bool = False,
     ) -> str:
-        if not ensure_ascii and indent is None and separators is None and not sort_keys:
-            return _AS_WRITTEN.encode(value)
         return json.dumps(
             value,
             ensure_ascii=ensure_ascii,
