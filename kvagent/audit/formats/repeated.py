@@ -97,9 +97,12 @@ class Repeated:
             line = self._read(data, found.end(), known)
         except (orjson.JSONDecodeError, _NotSo):
             return parsed(data)
-        if known is not None:
+        if known is None:
+            at = bisect_left(self._heads, line.head)
+        # What it continues, or repeats, stands where it belongs in the order.
+        if known is not None or self._heads[at : at + 1] == [line.head]:
             self._forget(at)
-        self._hold(line)
+        self._hold(at, line)
         return _filled(line.rest, line.path, Messages(line.messages, line.messages))
 
     def _read(self, data: bytes, first: int, known: _Line | None) -> _Line:
@@ -128,10 +131,7 @@ class Repeated:
         self._count += 1
         return _Line(data[:end], first, data[end:], rest, path, messages, self._count)
 
-    def _hold(self, line: _Line) -> None:
-        at = bisect_left(self._heads, line.head)
-        if at < len(self._heads) and self._heads[at] == line.head:
-            self._forget(at)
+    def _hold(self, at: int, line: _Line) -> None:
         self._heads.insert(at, line.head)
         self._lines.insert(at, line)
         self._size += len(line.head)

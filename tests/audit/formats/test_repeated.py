@@ -58,6 +58,14 @@ def test_the_same_values(log: list[bytes]) -> None:
     for data in log:
         one, other = repeated(reader, data), plain(data)
         assert json.dumps(one) == json.dumps(other)
+    assert_in_order(reader)
+
+
+def assert_in_order(reader: Repeated) -> None:
+    """Else a line that is held is not found."""
+    heads = [line.head for line in reader._lines]
+    assert reader._heads == heads == sorted(set(heads))
+    assert reader._size == sum(map(len, heads))
 
 
 ODD = (
@@ -92,6 +100,7 @@ def test_odd_lines(log: list[bytes]) -> None:
     reader = Repeated()
     for data in log:
         assert json.dumps(repeated(reader, data)) == json.dumps(plain(data))
+    assert_in_order(reader)
 
 
 def test_messages_are_the_same_objects() -> None:
