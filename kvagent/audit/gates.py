@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from difflib import get_close_matches
 
 from kvagent.audit.baseline import Baseline, is_lower, worse
+from kvagent.audit.names import called
 from kvagent.audit.rule import Finding, Rule, Severity
 from kvagent.audit.rules import RULES
 from kvagent.audit.selection import meant
@@ -102,7 +103,7 @@ def _hit_rate(least: float, sessions: Sequence[Session], baseline: Baseline | No
     worst = min(below, key=lambda session: session.totals.hit_rate or 0.0)
     if len(sessions) > 1:
         lowest = f"{_about([worst])}{worst.totals.hit_rate or 0.0:.2%}"
-        said += f"; the lowest is {lowest} in {worst.file}"
+        said += f"; the lowest is {lowest} in {called(worst.file)}"
     return Gate(name, failed=True, said=f"{said}; {least:.2%} was asked for.")
 
 
@@ -125,7 +126,7 @@ def _longest(most: int, sessions: Sequence[Session], baseline: Baseline | None) 
     if longest is None:
         return Gate(name, failed=False, said="There is no prompt.")
     said = f"The longest prompt has {_about([longest])}{longest.totals.longest:,} tokens"
-    where = f", in {longest.file}" if len(sessions) > 1 else ""
+    where = f", in {called(longest.file)}" if len(sessions) > 1 else ""
     if not over:
         return Gate(name, failed=False, said=f"{said}{where}.")
     more = f"; {len(over)} files have such prompts" if len(over) > 1 else ""

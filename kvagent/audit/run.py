@@ -23,6 +23,7 @@ from kvagent.audit.formats.contents import Contents
 from kvagent.audit.formats.format import Format
 from kvagent.audit.gates import check_words, gates_of
 from kvagent.audit.loose import Log, as_sent, logs_of
+from kvagent.audit.names import called, placed
 from kvagent.audit.rules import RULES, checks
 from kvagent.audit.selection import selected
 from kvagent.audit.session import Failed, Report, Session
@@ -263,10 +264,11 @@ def _nothing(session: Session) -> str:
     """That no request was found, and why that may be."""
     if session.unreadable:
         fault = session.unreadable[0]
-        why = f"{fault.place} {fault.why}"
+        why = f"{placed(fault.place)} {fault.why}"
     else:
         why = "it holds no request in that form; without --from, its content says what it is"
-    return f"nothing in {session.file} can be read as {session.format_title} ({session.format}): {why}."
+    name, form = called(session.file), f"{session.format_title} ({session.format})"
+    return f"nothing in {name} can be read as {form}: {why}."
 
 
 def _is_something_else(file: File, error: NoTranscript) -> bool:

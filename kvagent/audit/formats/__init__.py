@@ -36,7 +36,8 @@ from kvagent.audit.formats import (
 from kvagent.audit.formats.contents import Contents
 from kvagent.audit.formats.format import Format
 from kvagent.audit.formats.looks import looks_like
-from kvagent.audit.source import STANDARD, opened
+from kvagent.audit.names import called
+from kvagent.audit.source import opened
 from kvagent.audit.transcript import Item, NoTranscript
 
 FORMATS: tuple[Format, ...] = (
@@ -73,10 +74,9 @@ def recognise(contents: Contents) -> Format:
     for each in FORMATS:
         if each.claims(contents):
             return each
-    name = "standard input" if contents.source.name == STANDARD else contents.source.name
     raise NoTranscript(
-        f"{name} is no transcript: it looks like {looks_like(contents)}; expected was a list of "
-        "chat messages, recorded requests, or a session of an agent."
+        f"{called(contents.source.name)} is no transcript: it looks like {looks_like(contents)}; "
+        "expected was a list of chat messages, recorded requests, or a session of an agent."
     )
 
 

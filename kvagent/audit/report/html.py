@@ -12,8 +12,7 @@ from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
-from kvagent.audit import figures
-from kvagent.audit.report import names
+from kvagent.audit import figures, names
 from kvagent.audit.report.page import shown, words
 from kvagent.audit.report.page.contrast import side_by_side
 from kvagent.audit.report.page.timeline import broken

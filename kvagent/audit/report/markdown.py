@@ -10,8 +10,8 @@ import re
 from collections.abc import Iterator, Sequence
 
 from kvagent.audit.figures import count, several, share, size
+from kvagent.audit.names import called, placed
 from kvagent.audit.report.lines import cost, differing, one_line, place
-from kvagent.audit.report.names import called, placed
 from kvagent.audit.report.page.shown import is_exact, severities, together
 from kvagent.audit.report.page.visible import visible
 from kvagent.audit.report.page.words import server

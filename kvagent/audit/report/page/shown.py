@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from kvagent.audit.figures import count, several, share
-from kvagent.audit.report.names import folder_of
+from kvagent.audit.names import folder_of
 from kvagent.audit.report.page.chart import Chart, charts, reports, trace
 from kvagent.audit.report.page.faults import Fault, faults
 from kvagent.audit.report.page.flows import Flow, flows, longest_prompt, traced

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from kvagent.audit.figures import change, several
+from kvagent.audit.names import called, placed
 from kvagent.audit.prediction import Target
-from kvagent.audit.report.names import called, placed
 from kvagent.audit.report.page.timeline import broken
 from kvagent.audit.reported import SENTENCES
 from kvagent.audit.rule import Spot

@@ -8,7 +8,7 @@ from rich.cells import cell_len
 from rich.text import Text
 
 from kvagent.audit.figures import NONE, change, count, several
-from kvagent.audit.report.names import placed
+from kvagent.audit.names import placed
 from kvagent.audit.report.page.words import happened, line
 from kvagent.audit.report.screen.contrast import contrasted
 from kvagent.audit.report.screen.figures import figures

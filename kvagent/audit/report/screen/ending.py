@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from rich.text import Text
 
 from kvagent.audit.figures import several
-from kvagent.audit.report.names import called
+from kvagent.audit.names import called
 from kvagent.audit.report.screen.groups import grouped
 from kvagent.audit.report.screen.layout import Layout, Part
 from kvagent.audit.session import Failed, Gate, Report

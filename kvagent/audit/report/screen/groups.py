@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from rich.text import Text
 
 from kvagent.audit.figures import count, several, size
+from kvagent.audit.names import called
 from kvagent.audit.report.lines import place
-from kvagent.audit.report.names import called
 from kvagent.audit.report.page.words import line
 from kvagent.audit.report.screen.layout import Layout, Part
 from kvagent.audit.rule import Cost, Finding, Rule, Severity, Spot

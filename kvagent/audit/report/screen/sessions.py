@@ -9,7 +9,7 @@ from rich.cells import cell_len
 from rich.text import Text
 
 from kvagent.audit.figures import count, several, share, short
-from kvagent.audit.report.names import called, folder_of
+from kvagent.audit.names import called, folder_of
 from kvagent.audit.report.screen.layout import Layout
 from kvagent.audit.report.screen.summary import counts, worst
 from kvagent.audit.rule import Severity

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from rich.text import Text
 
 from kvagent.audit.figures import several
-from kvagent.audit.report.names import called
+from kvagent.audit.names import called
 from kvagent.audit.report.screen.figures import figures
 from kvagent.audit.report.screen.groups import grouped, told
 from kvagent.audit.report.screen.layout import Layout, Part

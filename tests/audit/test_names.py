@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kvagent.audit.report.names import called, folder_of, placed
+from kvagent.audit.names import called, folder_of, placed
 from kvagent.audit.session import Failed, Gate, Report
 from kvagent.audit.transcript import Place, Unreadable
 from tests.audit.report.forms import written
