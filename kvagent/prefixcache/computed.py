@@ -22,10 +22,9 @@ class Computed:
     def __init__(self, block_size: int, *, exact: bool = True) -> None:
         self._block_size = block_size
         self._exact = exact
-        self._known: set[int] = set()
-        # By the hash of what goes before and the next token: the tokens that followed there, up to
-        # the end of their block. None of them begins another.
-        self._after: dict[int, tuple[bytes, ...]] = {}
+        # By the hash of what goes before, which is known as far as it is a key: the tokens that
+        # followed there, up to the end of their block. Mostly that is one block, or none yet.
+        self._after: dict[int, bytes | _Branching] = {}
 
     def shared(self, data: bytes, hashes: Sequence[int], root: int, known: int = 0) -> int:
         """How many tokens the longest beginning has that was computed.
@@ -34,32 +33,49 @@ class Computed:
         are the tokens behind them.
         """
         at, size = 0, self._block_size * _WIDTH
-        while known < len(hashes) and hashes[known] in self._known:
+        while known < len(hashes) and hashes[known] in self._after:
             known, at = known + 1, at + size
         start, rest = known * self._block_size, data[at : at + size]
-        if not self._exact or not rest:
+        after = self._after.get(hashes[known - 1] if known else root)
+        if not rest or not after:
             return start
-        before = hashes[known - 1] if known else root
-        after = self._after.get(hash_pair(before, rest[:_WIDTH]), ())
-        return start + max((_common(rest, other) for other in after), default=0)
+        others = (after,) if isinstance(after, bytes) else after.get(rest[:_WIDTH], ())
+        return start + max((_common(rest, other) for other in others), default=0)
 
     def add(self, data: bytes, hashes: Sequence[int], root: int, known: int = 0) -> None:
         """These were computed. ``data`` are those behind the first ``known`` blocks."""
-        self._known.update(hashes[known:])
+        after, size = self._after, self._block_size * _WIDTH
         if not self._exact:
+            after.update(dict.fromkeys(hashes[known:], b""))
             return
-        size = self._block_size * _WIDTH
-        before = hashes[known - 1] if known else root
-        for start, block in zip(range(0, len(data), size), (*hashes[known:], 0), strict=False):
+        before, start = hashes[known - 1] if known else root, 0
+        for block in (*hashes[known:], 0):
             follows = data[start : start + size]
-            key = hash((before, follows[:_WIDTH]))  # hash_pair, without the call
-            others = self._after.get(key)
-            if others is None:
-                self._after[key] = (follows,)
-            elif not any(other.startswith(follows) for other in others):
-                kept = (other for other in others if not follows.startswith(other))
-                self._after[key] = (*kept, follows)
-            before = block
+            held = after.get(before)
+            if held is None:
+                after[before] = follows
+            elif follows and held != follows:
+                after[before] = _with(held, follows)
+            before, start = block, start + size
+
+
+_Branching = dict[bytes, tuple[bytes, ...]]
+"""By their first token: several that followed at one place, none of which begins another."""
+
+
+def _with(held: bytes | _Branching, follows: bytes) -> bytes | _Branching:
+    """What followed, and what follows now."""
+    if isinstance(held, bytes):
+        if follows.startswith(held):
+            return follows
+        if held.startswith(follows):
+            return held
+        held = {held[:_WIDTH]: (held,)}
+    others = held.get(follows[:_WIDTH], ())
+    if not any(other.startswith(follows) for other in others):
+        kept = (other for other in others if not follows.startswith(other))
+        held[follows[:_WIDTH]] = (*kept, follows)
+    return held
 
 
 def packed(tokens: Iterable[int]) -> bytes:
@@ -74,7 +90,7 @@ def chained(data: bytes, block_size: int, before: int) -> list[int]:
     size = block_size * _WIDTH
     hashes = []
     for at in range(0, len(data) - size + 1, size):
-        before = hash((before, data[at : at + size]))  # hash_pair, without the call
+        before = hash((before, data[at : at + size]))
         hashes.append(before)
     return hashes
 
@@ -82,11 +98,6 @@ def chained(data: bytes, block_size: int, before: int) -> list[int]:
 def behind(data: bytes, tokens: int) -> bytes:
     """What comes after so many tokens."""
     return data[tokens * _WIDTH :]
-
-
-def hash_pair(before: int, after: object) -> int:
-    """One link of a chain."""
-    return hash((before, after))
 
 
 def _common(one: bytes, other: bytes) -> int:
