@@ -67,27 +67,12 @@ class Placed:
     """The branch of ``before``: its own, or the one that it left."""
     common: int
     """Messages, from the front, whose bytes are those of ``before``."""
+    head_changed: bool
+    """Whether system messages, tools or options are not those that were sent before."""
+    only_grew: bool
+    """Whether it begins with all that was sent before, byte for byte."""
     parent: int | None = None
     """The conversation in which a call asked for this one."""
-
-    @property
-    def only_grew(self) -> bool:
-        """Whether it begins with all that was sent before, byte for byte."""
-        old = self.before
-        return old is not None and self.common == len(old.messages) and not self.head_changed
-
-    @property
-    def head_changed(self) -> bool:
-        """Whether system messages, tools or options are not those that were sent before."""
-        old, new = self.before, self.snapshot
-        if old is None:
-            return False
-        return (
-            old.head != new.head
-            or self.common < new.head
-            or old.tools != new.tools
-            or old.options != new.options
-        )
 
 
 @dataclass(slots=True)
@@ -141,7 +126,11 @@ class Conversations:
             placed = self._begun(request, new)
         branch, kind, origin, parent = placed
         before, left = (None, None) if origin is None else (origin.last, origin.number)
-        common = 0 if before is None else _common(before.messages, new.messages)
+        common, head_changed, only_grew = 0, False, False
+        if before is not None:
+            common = _common(before.messages, new.messages)
+            head_changed = _head_changed(before, new, common)
+            only_grew = common == len(before.messages) and not head_changed
         fresh = new.messages[common:]
         branch.last, branch.replies = new, [reply.name for reply in replies]
         branch.conversation.requests += 1
@@ -156,6 +145,8 @@ class Conversations:
             before,
             left,
             common,
+            head_changed,
+            only_grew,
             parent,
         )
 
@@ -323,6 +314,15 @@ def _common(old: Sequence[Known], new: Sequence[Known]) -> int:
             break
         common += 1
     return common
+
+
+def _head_changed(old: Snapshot, new: Snapshot, common: int) -> bool:
+    return (
+        old.head != new.head
+        or common < new.head
+        or old.tools != new.tools
+        or old.options != new.options
+    )
 
 
 def _answers_differ(branch: _Branch, body: Sequence[Known], replies: Sequence[Known]) -> bool:

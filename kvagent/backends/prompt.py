@@ -103,6 +103,9 @@ class Dialect:
 def messages_of(body: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
     """The body's messages; ``PromptError`` if it has none, or something else in their place."""
     messages = body.get("messages")
-    if not isinstance(messages, list) or not all(isinstance(each, Mapping) for each in messages):
+    if not isinstance(messages, list) or not all(
+        isinstance(each, (dict, Mapping))
+        for each in messages  # most are: that is asked in no time
+    ):
         raise PromptError("the body has no list of messages: pass the body of a chat request")
     return messages

@@ -196,7 +196,7 @@ def _calls(calls: Sequence[Mapping[str, Any]]) -> _Message:
 
 def _call(call: Mapping[str, Any]) -> dict[str, Any]:
     function = call.get("function")
-    if call.get("type") != "function" or not isinstance(function, Mapping):
+    if call.get("type") != "function" or not isinstance(function, (dict, Mapping)):
         raise PromptError('vLLM takes tool calls of the type "function" only')
     if not isinstance(call.get("id"), str):
         raise PromptError("vLLM refuses a tool call without an id")
