@@ -4,7 +4,7 @@ A log of requests is generated, always the same one for the same numbers: agents
 program reads it as a process of its own; what is told is its CPU time, with its children's, its time by the clock,
 and the most memory that it held.
 
-    python benchmarks/audit.py MODEL [--kvlint PYTHON] [--requests 1900] [--rounds 3] [--json OUT]
+    python benchmarks/audit.py MODEL [--kvlint PYTHON] [--requests 1900] [--rounds 7] [--json OUT]
 
 ``MODEL`` is a Hugging Face folder with tokenizer and chat template. ``--kvlint`` is the Python of an environment
 with kvlint in it: ``python -m venv V && V/bin/pip install kvlint==0.1.1``.
@@ -17,6 +17,7 @@ the start of the interpreter and the loading of the tokenizer; ``x floor`` compa
 from __future__ import annotations
 
 import argparse
+import gc
 import json
 import os
 import subprocess
@@ -115,6 +116,7 @@ def measured(arguments: argparse.Namespace, file: Path) -> dict[str, Any]:
         "analysis, estimated": lambda: analysis(file, None),
     }
     analysis(file, model)  # what is imported is imported
+    gc.freeze()  # as the command does it
     # In turn, so that whatever disturbs the machine disturbs all of them.
     times = [{name: kind() for name, kind in kinds.items()} for _ in rounds]
     for name in kinds:
@@ -127,7 +129,7 @@ def main() -> int:
     parser.add_argument("model", help="a Hugging Face folder")
     parser.add_argument("--kvlint", help="the Python of an environment with kvlint")
     parser.add_argument("--requests", type=int, default=1_900)
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--json", type=Path, help="write the figures there")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:

@@ -81,14 +81,16 @@ class Account:
             )
 
 
-def saved_tokens(events: Iterable[Event]) -> int:
+def saved_tokens(events: Iterable[Event], kept_tokens: int = 0) -> int:
     """Estimated prefill that one request was spared.
 
-    What keeps the prefix saves all that follows it, so several such edits of a request save the
-    same tokens; what makes a message shorter saves its own.
+    What keeps the prefix saves what follows it, so several such edits of a request save the same
+    tokens; what makes a message shorter saves its own. ``kept_tokens`` are those that the prefix
+    kept where no edit of this request says so: an agent that goes back to the form that was sent
+    changes its own prompt, too, and there is nothing to edit.
     """
     edits = [event for event in events if isinstance(event, Edited)]
     kept = [edit.saved_tokens for edit in edits if edit.stage in _KEEP_THE_PREFIX]
-    return max(kept, default=0) + sum(
+    return max(kept_tokens, *kept, 0) + sum(
         edit.saved_tokens for edit in edits if edit.stage not in _KEEP_THE_PREFIX
     )

@@ -161,6 +161,11 @@ class Entry:
     """What followed, by meaning; entries that differ only in form stand together."""
     aliases: dict[bytes, bytes] = field(default_factory=dict)
     """Meaning by identity, for the forms in which children came lately."""
+    came: tuple[int, ...] = ()
+    """Hashes of the agent's own requests up to here, the newest last; empty: none is known."""
+    looks: tuple[tuple[int, int | None], ...] = ()
+    """Of forms in which the agent sent it later: their hash, and the hash of what a server is shown
+    of them; None where that is the same as of the first."""
     thinned: bool = False
     """Whether it may have had more children with the same meaning than it has now."""
     stored: bool = False

@@ -74,6 +74,11 @@ def same_render(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
     return normal_form(one, parsed=False) == normal_form(other, parsed=False)
 
 
+def rendered(message: Mapping[str, Any]) -> bytes:
+    """Equal for two forms of one message of which a server is given the very same texts."""
+    return orjson.dumps(normal_form(message, parsed=False), option=orjson.OPT_SORT_KEYS)
+
+
 def normal_form(message: Mapping[str, Any], *, parsed: bool = True) -> dict[str, Any]:
     """The message without what may differ between two of its forms; ``parsed`` opens JSON texts."""
     normal: dict[str, Any] = {}

@@ -67,7 +67,7 @@ def continued(before: Resumable, turn: Turn, raws: Sequence[bytes]) -> Form:
 
 
 def resumable(
-    form: Form, turn: Turn, match: Match, scope: tuple[str, str | None], tip: Entry
+    form: Form, turn: Turn, match: Match, scope: tuple[str, str | None], tip: Entry, own: int
 ) -> Resumable | None:
     """What the next request may go on from; None where the body is laid out in another way."""
     raw, request = turn.request.raw, turn.request
@@ -89,6 +89,7 @@ def resumable(
         tip=tip,
         consumed=consumed_until(match, turn),
         head_size=request.head_size,
+        own=own,
     )
 
 

@@ -12,7 +12,7 @@ import orjson
 
 from kvagent.chat import ChatRequest
 from kvagent.entry import Head
-from kvagent.fingerprint import digest, identity, meaning, meaning_of_tool
+from kvagent.fingerprint import digest, identity, meaning, meaning_of_tool, rendered
 from kvagent.volatile import PLACEHOLDER, Line, Reader
 
 _VIEWS = 256
@@ -50,6 +50,8 @@ class HeadView:
     tool_forms: Mapping[bytes, bytes]
     """Identity of each tool by its meaning, in the order sent."""
     options: Mapping[str, bytes]
+    pieces: tuple[int, ...]
+    """Hashes of what a server is shown of each system message, and of the agent's tools."""
     _systems: dict[frozenset[int], tuple[bytes, ...]] = field(default_factory=dict)
 
     @property
@@ -178,6 +180,7 @@ class HeadReader:
             for message, parts in zip(messages, lines, strict=True)
         )
         no_tools = request.body.get("tools") is None
+        came_tools = None if no_tools else b"[" + b",".join(tool_raws[:came]) + b"]"
         return HeadView(
             messages=messages,
             raws=raws,
@@ -189,9 +192,10 @@ class HeadReader:
             meanings=meanings,
             skeleton=digest(*meanings),
             tools=None if no_tools else b"[" + b",".join(tool_raws) + b"]",
-            came_tools=None if no_tools else b"[" + b",".join(tool_raws[:came]) + b"]",
+            came_tools=came_tools,
             tool_forms=self._tool_forms(tool_raws),
             options=options,
+            pieces=(*(hash(rendered(message)) for message in messages), hash(came_tools)),
         )
 
     def _is_own(self, tool: Mapping[str, Any]) -> bool:

@@ -24,6 +24,7 @@ from kvagent.ledger import Ledger, Tree
 from kvagent.limits import Limits
 from kvagent.mender import Mender
 from kvagent.meter import Meter
+from kvagent.own import follow
 from kvagent.plan import Plan
 from kvagent.policy import Policy
 from kvagent.recall import TOOL
@@ -115,12 +116,12 @@ class Planner:
             match.tip.depth < before.tip.depth or before.answered_otherwise(request.fresh[0])
         ):
             return None
-        turn = self._turn(request, view, tree, match, raws, namespace, server)
+        turn = self._turn(request, view, tree, match, raws, namespace, server, before)
         yield from self._staged(turn)
         if turn.revised and not turn.tail and match.tip.parent is not None:
             # What is revised is kept with a message that is sent behind it.
             match = match.back_to(match.tip.parent)
-            turn = self._turn(request, view, tree, match, raws, namespace, server)
+            turn = self._turn(request, view, tree, match, raws, namespace, server, before)
             yield from self._staged(turn)
         self._settle_template(turn, server)
         self._attach_notes(turn)
@@ -155,10 +156,11 @@ class Planner:
         raws: Sequence[bytes],
         namespace: str,
         server: Server | None,
+        before: Resumable | None,
     ) -> Turn:
-        before = newest_facts(match.tip) or Facts(0)
-        if before.learned and not self._meter.turns:
-            learned.resume(before.learned, self._meter, self._limits)
+        facts = newest_facts(match.tip) or Facts(0)
+        if facts.learned and not self._meter.turns:
+            learned.resume(facts.learned, self._meter, self._limits)
         first = match.covered + request.head_size - request.known
         tail = [
             Fresh(
@@ -178,6 +180,7 @@ class Planner:
             return handle
 
         limit = self._limits.of_request(request.raw)
+        begin = None if before is None else (before.tip, before.own)
         head = view.as_sent()
         begun = match.tip is not tree.root
         same = match.tip.under(view.meanings) or match.tip
@@ -201,11 +204,12 @@ class Planner:
             weigh_text=self._weigher.text,
             weigh=self._weigher.message,
             consumed=match.consumed,
+            own=follow(match, request.fresh, raws, view, begin),
             past_tokens=match.tip.tokens if begun else self._weigher.head(head),
             head=head,
             told=dict(enumerate(view.values)),
-            rent=before.rent,
-            swept=before.swept,
+            rent=facts.rent,
+            swept=facts.swept,
             carry_cost=self._meter.carry_cost,
         )
 

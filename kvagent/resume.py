@@ -44,6 +44,8 @@ class Resumable:
     tip: Entry
     consumed: list[int]
     head_size: int
+    own: int = 0
+    """The hash of the request in the agent's own form."""
 
     @property
     def count(self) -> int:

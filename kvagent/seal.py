@@ -20,6 +20,7 @@ from kvagent.fingerprint import identity, normal_form
 from kvagent.recognise import Match
 from kvagent.stages import Edit, Fresh, Turn
 from kvagent.stages.pin_head import tools_cause
+from kvagent.stages.spared import spared
 from kvagent.standing import Standing
 
 # How far into a fresh tail to look for messages that were sent before in another place.
@@ -272,10 +273,9 @@ def repairs(turn: Turn, match: Match, raws: Sequence[bytes]) -> list[Edit]:
     edits: list[Edit] = []
     for cause, found in (("text_moved", moved), ("message_reserialised", differing)):
         if found:
-            at, first = found[-1]
-            assert first.parent is not None
-            saved = turn.past.tokens - first.parent.tokens
-            edits.append(Edit("replay", cause, head_size + at, len(found), saved))
+            newly = any(entry is turn.own.left for _, entry in found)
+            saved = spared(turn) if newly else 0
+            edits.append(Edit("replay", cause, head_size + found[-1][0], len(found), saved))
     return edits
 
 

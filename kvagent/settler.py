@@ -21,6 +21,7 @@ from kvagent.planner import Planner
 from kvagent.recall import visible
 from kvagent.stages import Turn, compact
 from kvagent.stages.compact import ahead
+from kvagent.stages.spared import spared
 from kvagent.summaries import Summaries
 from kvagent.tokens import count_tokens
 from kvagent.weigher import Weigher, head_bytes
@@ -112,7 +113,8 @@ class Settler:
         tip = turn.tree.extend(
             turn.past, sent, turn.head, turn.told, plan.session, facts, replies, turn.revision
         )
-        record = resumable(plan.form, turn, plan.match, (plan.namespace, plan.session), tip)
+        own = turn.own.keep(tip, ((fresh.raw, fresh.incoming) for fresh in turn.tail))
+        record = resumable(plan.form, turn, plan.match, (plan.namespace, plan.session), tip, own)
         if record is not None:
             self._planner.resumables.keep(record, instead_of=plan.before)
         try:
@@ -169,7 +171,8 @@ class Settler:
             )
             known = added.get("assistant", 0) if echoed else 0
             prefilled = sum(added.values()) - known + cost + lost
-        without = max(0, prefilled + saved_tokens(edits) - cost)
+        kept = spared(plan.turn) if plan.turn.policy.mode != "observe" else 0
+        without = max(0, prefilled + saved_tokens(edits, kept) - cost)
         freed = sum(edit.freed_tokens for edit in edits)
         self._meter.account.request(prefilled, without, freed, cost)
 

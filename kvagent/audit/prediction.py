@@ -10,8 +10,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import partial
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from kvagent.audit.prompts import Ids
 from kvagent.audit.recent import Recent
@@ -61,13 +60,12 @@ class Target:
         return cache
 
 
-@dataclass(frozen=True, slots=True)
-class _Sent:
+class _Sent(NamedTuple):
     """The last prompt of a branch."""
 
     ids: Ids[int]
     options: Mapping[str, Any]
-    hashes: array[int] = field(default_factory=partial(array, "q"))
+    hashes: array[int]
     """Of its full blocks, where the cache has no end."""
 
 

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import orjson
 
@@ -32,8 +31,7 @@ _ROOM = 1_000_000
 _PIECE = 8_192
 
 
-@dataclass(frozen=True, slots=True)
-class Tokens:
+class Tokens(NamedTuple):
     """A request as tokens."""
 
     ids: Ids[int]

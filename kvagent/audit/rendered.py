@@ -11,8 +11,7 @@ from array import array
 from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kvagent.audit.composed import Texts, body_of, is_looked_at
 from kvagent.audit.conversations import Placed
@@ -40,8 +39,7 @@ _REACH = 4_096
 _NEEDLE = 160
 
 
-@dataclass(frozen=True, slots=True)
-class _Drawn:
+class _Drawn(NamedTuple):
     """A prompt's text."""
 
     sent: Snapshot
@@ -52,8 +50,7 @@ class _Drawn:
     """None where only whole prompts are encoded."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Rendered:
+class _Rendered(NamedTuple):
     """A prompt's tokens, as far as the next one may take them over."""
 
     sent: Snapshot

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import lru_cache
 from hashlib import blake2b
 from operator import is_
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import orjson
@@ -39,8 +39,7 @@ _MARK = "cache_control"
 _UNIQUE_CHARS = 16
 
 
-@dataclass(frozen=True, slots=True)
-class Known:
+class Known(NamedTuple):
     """One message: its bytes, and what it is whatever its form."""
 
     raw: bytes
@@ -54,8 +53,7 @@ class Known:
     """Whether it is an answer or a result that two conversations hardly share by chance."""
 
 
-@dataclass(frozen=True, slots=True)
-class Snapshot:
+class Snapshot(NamedTuple):
     """A request, as far as the next one is compared with it."""
 
     messages: Sequence[Known]
@@ -63,7 +61,7 @@ class Snapshot:
     """How many leading messages are system or developer messages."""
     tools: Sequence[bytes] = ()
     """The bytes of each."""
-    options: Mapping[str, bytes] = field(default_factory=dict)
+    options: Mapping[str, bytes] = MappingProxyType({})
     """Of the other keys, those that shape the prompt."""
     links: Sequence[int] = ()
     """For each message of the body, what stands for it and all before it, whatever their form; of

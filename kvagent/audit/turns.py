@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from kvagent.audit.conversations import Conversations, Kind, Placed
 from kvagent.audit.difference import AROUND, Difference, alike, differences
@@ -47,8 +47,7 @@ _PARTS: dict[str, Part] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Parts:
+class Parts(NamedTuple):
     """A prompt's tokens by what they are; together they are all of it."""
 
     head: int = 0
@@ -59,8 +58,7 @@ class Parts:
     """Results of tools."""
 
 
-@dataclass(frozen=True, slots=True)
-class Turn:
+class Turn(NamedTuple):
     """One request of a conversation, counted."""
 
     placed: Placed
@@ -96,7 +94,7 @@ class Turn:
     """In front of which token each message begins, and last ``prompt_tokens``."""
     profile: TemplateProfile | None = None
     """What the chat template does to a prompt that grows; None where none is known."""
-    target: Target = field(default_factory=Target)
+    target: Target = Target()
     """The server for which cached tokens were predicted."""
 
     @property
@@ -164,8 +162,7 @@ class Traced:
         return self.prompt_tokens // size * size if size > 0 else 0
 
 
-@dataclass(frozen=True, slots=True)
-class _Last:
+class _Last(NamedTuple):
     """The last request of a branch, counted."""
 
     ids: Ids[int]

@@ -190,7 +190,7 @@ class _Beside:
     def tokens(self, placed: Placed) -> Tokens:
         """The tokens of a request's prompt."""
         left = None if placed.left is None else ~placed.left
-        return self._prompts.tokens(replace(placed, branch=~placed.branch, left=left))
+        return self._prompts.tokens(placed._replace(branch=~placed.branch, left=left))
 
     def count(self, text: str) -> int:
         """The tokens of a text by itself."""

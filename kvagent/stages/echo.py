@@ -7,8 +7,10 @@ dumped them anew, or made null of an empty text, would have them prefilled again
 from __future__ import annotations
 
 from collections.abc import Mapping
+from os.path import commonprefix
 from typing import Any
 
+from kvagent.chat import shown
 from kvagent.events import Cause
 from kvagent.fingerprint import same_render
 from kvagent.stages.turn import Edit, Fresh, Turn
@@ -46,7 +48,10 @@ def _restore(turn: Turn, fresh: Fresh, generated: Mapping[str, Any]) -> None:
     if resend:
         message |= dropped
     fresh.message = message
-    saved = max(turn.count_tokens(str(generated.get("content") or "")), 1)
+    came = shown(fresh.incoming)
+    # Reasoning stands in front of the rest.
+    same = 0 if resend else len(commonprefix((came, shown(message))))  # noqa: RUF071 - characters
+    saved = max(turn.count_tokens(came[same:]), 1)
     cause: Cause = "reasoning_dropped" if resend else "message_reserialised"
     turn.edits.append(Edit("echo", cause, fresh.index, saved_tokens=saved))
 

@@ -20,6 +20,7 @@ from kvagent.fingerprint import identity
 from kvagent.flow import Ask
 from kvagent.head import HeadView
 from kvagent.ledger import Tree
+from kvagent.own import Own
 from kvagent.policy import Policy
 from kvagent.pricing import Rent, worth
 from kvagent.recall import RECALL
@@ -115,6 +116,8 @@ class Turn:
     """Estimated tokens of a text in the prompt: ``count_tokens``, corrected by the server."""
     weigh: Callable[[Mapping[str, Any]], int]
     """Estimated tokens of a message in the prompt."""
+    own: Own
+    """The request in the agent's own form, as far as it is known."""
     consumed: Sequence[int]
     """Per depth of ``past``, how many messages behind the head its path covers."""
     head: Head

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import gc
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -258,9 +260,19 @@ def _audited(
 
     chosen = None if policy is None else read_policy(policy)
     size = _size([file.path for file in files_of(sources)])
-    with progress("auditing", size) as screen:
+    with progress("auditing", size) as screen, _loaded():
         advance: Callable[[int], None] = screen.advance
         return audit_files(sources, settings, counting=counting, policy=chosen, advance=advance)
+
+
+@contextmanager
+def _loaded() -> Iterator[None]:
+    """What is loaded by now stays, so the garbage collector need not look at it again and again."""
+    gc.freeze()
+    try:
+        yield
+    finally:
+        gc.unfreeze()
 
 
 def _size(paths: Sequence[str]) -> int | None:
