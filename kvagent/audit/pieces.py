@@ -23,8 +23,10 @@ if TYPE_CHECKING:
 _ROOM = 500_000
 _MARKERS = 100_000
 
-# Special tokens as models have them; whether one is, the tokenizer is asked.
-_MARKER = re.compile(r"<[|｜][^<>|｜\s]{1,60}[|｜]>|<[a-z_]{3,30}>|\[/?[A-Z_]{3,30}\]|</?s>")
+# Special tokens as models have them; whether one is, the tokenizer is asked. Those in square brackets
+# are Mistral's: logs are full of such brackets, so nobody else's are looked at.
+_ANGLES = r"<(?:[|｜][^<>|｜\s]{1,60}[|｜]|[a-z_]{3,30}|/?s)>"
+_BRACKETS = r"\[/?[A-Z_]{3,30}\]"
 _BESIDE = (("a", "a"), ("\n", "\n"), (" ", " "), (".", "<"))
 
 
@@ -54,6 +56,8 @@ class Pieces:
         self._tokenizer = tokenizer
         self._held: Recent[str, Ids[int]] = Recent(_ROOM)
         self._markers: dict[str, Ids[int] | None] = {}
+        has_brackets = len(tokenizer.encode("[INST]")) == 1
+        self._looks = re.compile(f"{_ANGLES}|{_BRACKETS}" if has_brackets else _ANGLES)
 
     def cut(self, text: str, before: Cut | None = None, same: int = 0) -> Cut:
         """The pieces of a text whose first ``same`` characters are those of one that was cut before.
@@ -70,7 +74,7 @@ class Pieces:
             ends, is_safe = before.ends[:kept], before.is_safe[:kept]
         kept, at = len(ends), ends[-1]
         pieces = []
-        for found in _MARKER.finditer(text, at):
+        for found in self._looks.finditer(text, at):
             if self._marker(found[0]) is None:
                 continue
             start, end = found.span()

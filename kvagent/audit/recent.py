@@ -30,7 +30,7 @@ class Recent(Generic[K, V]):
             found = self._old.pop(key, None)
             if found is None:
                 return None
-            self._add(key, *found)
+            self.put(key, *found)
         return found[0]
 
     def put(self, key: K, value: V, size: int = 1) -> None:
@@ -38,16 +38,14 @@ class Recent(Generic[K, V]):
         before = self._young.get(key)
         if before is not None:
             self._used -= before[1]
-        self._old.pop(key, None)
-        self._add(key, value, size)
-
-    def values(self) -> list[V]:
-        """All that is held, what was used first comes first."""
-        return [value for part in (self._old, self._young) for value, _ in part.values()]
-
-    def _add(self, key: K, value: V, size: int) -> None:
+        elif self._old:
+            self._old.pop(key, None)
         if self._used + size > self._room and self._young:
             self._old, self._young, self._used = self._young, {}, 0
             self._old.pop(key, None)
         self._young[key] = value, size
         self._used += size
+
+    def values(self) -> list[V]:
+        """All that is held, what was used first comes first."""
+        return [value for part in (self._old, self._young) for value, _ in part.values()]
