@@ -270,13 +270,12 @@ def repairs(turn: Turn, match: Match, raws: Sequence[bytes]) -> list[Edit]:
         elif entry.sent != raws[at - known] and entry.raw != raws[at - known]:
             differing.append((at, entry))
         entry = entry.parent
-    edits: list[Edit] = []
-    for cause, found in (("text_moved", moved), ("message_reserialised", differing)):
-        if found:
-            newly = any(entry is turn.own.left for _, entry in found)
-            saved = spared(turn) if newly else 0
-            edits.append(Edit("replay", cause, head_size + found[-1][0], len(found), saved))
-    return edits
+    saved = spared(turn) if moved or differing else 0
+    return [
+        Edit("replay", cause, head_size + found[-1][0], len(found), saved)
+        for cause, found in (("text_moved", moved), ("message_reserialised", differing))
+        if found
+    ]
 
 
 def check_pairs(turn: Turn) -> None:

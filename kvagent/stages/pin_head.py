@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from kvagent.entry import Head
 from kvagent.events import Cause
 from kvagent.head import HeadView
-from kvagent.stages.spared import in_head, spared
+from kvagent.stages.spared import spared
 from kvagent.stages.turn import Edit, Turn
 
 
@@ -60,8 +60,7 @@ def _hold(turn: Turn, old: Head) -> None:
     if view.tools is not None and view.tools != tools:
         same = forms is old.tool_forms
         cause: Cause = tools_cause(view, old) if same else "tools_reordered"
-        saved = _saved(turn)  # none where the prefix breaks at a tool all the same
-        turn.edits.append(Edit("pin_head", cause, 0, count=len(forms), saved_tokens=saved))
+        turn.edits.append(_edit(turn, cause, len(forms)))
 
 
 def _follow(turn: Turn, old: Head) -> None:
@@ -118,8 +117,4 @@ def tools_cause(view: HeadView, old: Head) -> Cause:
 
 
 def _edit(turn: Turn, cause: Cause, count: int) -> Edit:
-    return Edit("pin_head", cause, 0, count=count, saved_tokens=_saved(turn))
-
-
-def _saved(turn: Turn) -> int:
-    return spared(turn) if in_head(turn) else 0
+    return Edit("pin_head", cause, 0, count=count, saved_tokens=spared(turn))

@@ -1,0 +1,117 @@
+"""What does it spare in this turn that the prefix goes out as it did before?
+
+Not all that stands in another form than the agent's: after the first turn a server would have the
+agent's form too. But what stands behind the first place at which the agent's request is another than
+all those that the agent sent before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import chain
+from os.path import commonprefix
+from typing import AnyStr
+
+import orjson
+
+from kvagent.chat import shown
+from kvagent.entry import Entry, Head
+from kvagent.own import path
+from kvagent.stages.turn import Turn
+from kvagent.volatile import Line
+
+
+def spared(turn: Turn) -> int:
+    """Tokens, about, that would be prefilled again if the request went out as it came.
+
+    Never more than there are, as far as forms are known: what did not change of tools and system
+    messages is taken to stand in front of what did. Notes are counted against it.
+    """
+    left, old = turn.own.left, turn.past_head
+    if left is None or old is None or not _holds(old, turn.head):
+        return 0  # or what goes out differs there, too
+    known = path(turn.own.begin, turn.past)
+    first = max(0, left.depth - turn.own.begin.depth)
+    tokens = _behind(turn.past, known[first:], turn.own.sizes[first:])
+    if turn.own.message is not None:
+        text = shown(turn.own.message)
+        tokens += turn.count_tokens(text[_same(left, text) :])
+    elif left.parent is None:
+        head = known[0].tokens - known[0].own
+        tokens += head - int(head * _kept(turn, old, known[0].came))
+    return max(0, tokens + _reply(turn) - sum(map(turn.count_tokens, turn.notes)))
+
+
+def _holds(old: Head, new: Head) -> bool:
+    """Whether the head goes out as it did before."""
+    same = old.system == new.system and old.options == new.options
+    return same and (old.tools or b"[]") == (new.tools or b"[]")
+
+
+def _behind(past: Entry, entries: Sequence[Entry], sizes: Sequence[int]) -> int:
+    """Tokens of the last entries in the agent's form, that has so many bytes each."""
+    if not entries:
+        return 0
+    before = entries[0].parent
+    assert before is not None
+    if before.parent is not None and before.revision is past.revision:
+        tokens = past.tokens - before.tokens  # the server's own count, where it tells
+    else:
+        tokens = sum(entry.own for entry in entries)
+    return tokens * sum(sizes) // max(1, sum(len(entry.sent) for entry in entries))
+
+
+def _same(entry: Entry, text: str) -> int:
+    """How much of a text stands so in the other forms of a message that are at hand."""
+    forms = [entry.raw]
+    if entry.parent is not None:
+        known = list(entry.parent.aliases.items())
+        forms += (raw for raw, meaning in known if meaning == entry.meaning)
+    texts = [shown(orjson.loads(form)) for form in forms]
+    return max((_common(text, other) for other in texts if other != text), default=0)
+
+
+def _kept(turn: Turn, old: Head, known: Sequence[int]) -> float:
+    """The share of the head that the agent's requests before had."""
+    view = turn.view
+    tools = view.came_tools or b""
+    kept = 0
+    for at, (raw, piece) in enumerate(zip((*view.raws, tools), view.pieces, strict=True)):
+        if piece in known:
+            kept += len(raw)
+        elif at == len(view.raws):
+            kept += _common(tools, old.tools or b"")
+        else:
+            kept += _kept_of_system(turn, old, at)
+    return kept / max(1, len(tools) + sum(map(len, view.raws)))
+
+
+def _kept_of_system(turn: Turn, old: Head, at: int) -> int:
+    """Bytes of a system message in front of what changed in it."""
+    view = turn.view
+    for number, place in enumerate(view.places):
+        if place.message == at and turn.past_told.get(number) != view.values[number]:
+            parts = view.lines[at]
+            lines = (*chain(*parts[: place.part]), *parts[place.part][: place.line])
+            start = parts[place.part][place.line].spans[place.span].start
+            return len(view.raws[at]) * (_length(lines) + start) // _length(chain(*parts))
+    return max((_common(view.raws[at], form) for form in old.system), default=0)
+
+
+def _length(lines: Iterable[Line]) -> int:
+    return sum(len(line.text) + 1 for line in lines)
+
+
+def _reply(turn: Turn) -> int:
+    """Tokens of the newest reply, which a server has cached behind the form that was sent."""
+    if not turn.tail or all(reply.meaning != turn.tail[0].meaning for reply in turn.past.replies):
+        return 0
+    tokens = turn.count_tokens(shown(turn.tail[0].incoming))
+    facts = turn.past.facts
+    if facts is None or facts.completion_tokens is None:
+        return tokens
+    return min(tokens, facts.completion_tokens)
+
+
+def _common(one: AnyStr, other: AnyStr) -> int:
+    return len(commonprefix((one, other)))  # noqa: RUF071 - characters are meant, not paths
