@@ -12,6 +12,7 @@ from threading import Lock
 from rich.console import RenderableType
 
 from kvagent import CacheMissed, Edited, Engine, Event, Policy, PrefixBroken, TurnFinished
+from kvagent.options import callable_of
 from kvagent.tokens import count_tokens
 from kvagent_langchain.report import plain, render
 from kvagent_langchain.tally import Conversation, Tally
@@ -57,7 +58,7 @@ class Counts:
         count_tokens("a")  # reads the tokenizer's tables: half a second, and not in the first turn
         self._window = window
         self._warn_at = warn_at
-        self._on_event = on_event
+        self._on_event = callable_of("on_event", on_event)
         self._lock = Lock()
         self._engines: dict[str, Engine] = {}
         self._total = Tally()

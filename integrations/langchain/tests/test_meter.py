@@ -216,6 +216,11 @@ def test_it_counts_what_the_model_reports() -> None:
     assert set(conversation.growth) == {"head", "user", "assistant"}
 
 
+def test_what_cannot_be_called_with_an_event_is_told_at_once() -> None:
+    with pytest.raises(TypeError, match="on_event is a value of type str; wanted is a function"):
+        KVMeter(on_event="print")  # type: ignore[arg-type]
+
+
 def test_nothing_reported_is_unknown_and_not_zero() -> None:
     meter = KVMeter()
     with pytest.warns(MissingUsageWarning):

@@ -113,7 +113,8 @@ MOVED = Rule(
     "had it before. That message is not what was sent then, and everything from it on is prefilled "
     "again: with a tag such as <system-reminder> that is one turn's worth of prefill in each turn.",
     "Leave the old text where it was sent, and give it again in the newest message only when it "
-    "says something new.",
+    "says something new. Documents that are longer than the answers behind them may leave: give "
+    "them behind the question, so that the question stays cached.",
     """\
 if reminder != last_reminder:
     question += f"\\n<system-reminder>{reminder}</system-reminder>"
