@@ -97,9 +97,18 @@ def follow(
         mark = hash((mark, raw if message is None else _form(entry, raw, message)))
         own.marks.append(mark)
         own.sizes.append(len(raw))
-        if own.left is None and entry.came and mark not in entry.came:
+        known_so = mark in entry.came or not entry.came
+        if own.left is None and not known_so and not _was_generated(entry, message):
             own.left, own.message = entry, message
     return own
+
+
+def _was_generated(entry: Entry, message: Mapping[str, Any] | None) -> bool:
+    """Whether a message is what the server answered to a request that ended in front of it."""
+    if message is None or entry.parent is None:
+        return False
+    answers = [each.message for each in entry.parent.replies if each.meaning == entry.meaning]
+    return bool(answers) and rendered(message) in map(rendered, answers)
 
 
 def _form(entry: Entry, raw: bytes, message: Mapping[str, Any]) -> Hashable:

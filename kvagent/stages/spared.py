@@ -63,11 +63,11 @@ def _behind(past: Entry, entries: Sequence[Entry], sizes: Sequence[int]) -> int:
 
 def _same(entry: Entry, text: str) -> int:
     """How much of a text stands so in the other forms of a message that are at hand."""
-    forms = [entry.raw]
+    forms = [entry.raw, entry.sent]
     if entry.parent is not None:
         known = list(entry.parent.aliases.items())
         forms += (raw for raw, meaning in known if meaning == entry.meaning)
-    texts = [shown(orjson.loads(form)) for form in forms]
+    texts = [shown(orjson.loads(b"[" + form + b"]")[-1]) for form in forms]
     return max((_common(text, other) for other in texts if other != text), default=0)
 
 
