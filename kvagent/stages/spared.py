@@ -32,7 +32,7 @@ def spared(turn: Turn) -> int:
         return 0  # or what goes out differs there, too
     known = path(turn.own.begin, turn.past)
     first = max(0, left.depth - turn.own.begin.depth)
-    tokens = _behind(turn.past, known[first:], turn.own.sizes[first:])
+    tokens = _behind(known[first:], turn.own.sizes[first:])
     if turn.own.message is not None:
         text = shown(turn.own.message)
         tokens += turn.count_tokens(text[_same(left, text) :])
@@ -48,17 +48,22 @@ def _holds(old: Head, new: Head) -> bool:
     return same and (old.tools or b"[]") == (new.tools or b"[]")
 
 
-def _behind(past: Entry, entries: Sequence[Entry], sizes: Sequence[int]) -> int:
-    """Tokens of the last entries in the agent's form, that has so many bytes each."""
-    if not entries:
-        return 0
-    before = entries[0].parent
-    assert before is not None
-    if before.parent is not None and before.revision is past.revision:
-        tokens = past.tokens - before.tokens  # the server's own count, where it tells
-    else:
-        tokens = sum(entry.own for entry in entries)
-    return tokens * sum(sizes) // max(1, sum(len(entry.sent) for entry in entries))
+def _behind(entries: Sequence[Entry], sizes: Sequence[int]) -> int:
+    """Tokens of the last messages in the agent's form, that has so many bytes each."""
+    estimated = sum(entry.own for entry in entries)
+    own_form = sum(
+        entry.own * size // (len(entry.sent) or len(entry.raw))
+        for entry, size in zip(entries, sizes, strict=True)
+    )
+    return own_form * sum(map(_counted, entries)) // estimated if estimated else 0
+
+
+def _counted(entry: Entry) -> int:
+    """Tokens of a message as it was sent, by the server's own count, where it tells."""
+    before = entry.parent
+    if before is None or before.parent is None or before.revision is not entry.revision:
+        return entry.own  # a head, or what was edited meanwhile, would be counted as well
+    return entry.tokens - before.tokens
 
 
 def _same(entry: Entry, text: str) -> int:
@@ -90,10 +95,11 @@ def _kept_of_system(turn: Turn, old: Head, at: int) -> int:
     """Bytes of a system message in front of what changed in it."""
     view = turn.view
     for number, place in enumerate(view.places):
-        if place.message == at and turn.past_told.get(number) != view.values[number]:
+        told, value = turn.past_told.get(number, ""), view.values[number]
+        if place.message == at and told != value:
             parts = view.lines[at]
             lines = (*chain(*parts[: place.part]), *parts[place.part][: place.line])
-            start = parts[place.part][place.line].spans[place.span].start
+            start = parts[place.part][place.line].spans[place.span].start + _common(told, value)
             return len(view.raws[at]) * (_length(lines) + start) // _length(chain(*parts))
     return max((_common(view.raws[at], form) for form in old.system), default=0)
 
@@ -106,7 +112,7 @@ def _reply(turn: Turn) -> int:
     """Tokens of the newest reply, which a server has cached behind the form that was sent."""
     if not turn.tail or all(reply.meaning != turn.tail[0].meaning for reply in turn.past.replies):
         return 0
-    tokens = turn.count_tokens(shown(turn.tail[0].incoming))
+    tokens = turn.weigh(turn.tail[0].incoming)
     facts = turn.past.facts
     if facts is None or facts.completion_tokens is None:
         return tokens
