@@ -27,7 +27,8 @@ class Bill:
     """And for kvagent's own: summaries, and texts that the model asked for."""
     own_completion_tokens: int
     without_tokens: int
-    """About what it would have computed for the requests as the agent sent them."""
+    """About what it would have computed for the requests as the agent sent them, with those before
+    in its cache as the agent sent those; where that is not known, rather too little."""
     freed_tokens: int
     """How much shorter prompts became by what was shortened, cleared and compacted."""
     edit_cost_tokens: int

@@ -54,7 +54,8 @@ class Edited:
     count: int = 1
     """How many messages."""
     saved_tokens: int = 0
-    """Estimated prefill that this saves on this turn."""
+    """Estimated prefill that this saves on this turn: 0 where the agent's own form did not change
+    since it was last sent. Several edits that keep one prefix save the same tokens."""
     applied: bool = True
     """False in observe mode: the bytes went out as they came."""
     detail: str = ""

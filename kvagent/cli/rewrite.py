@@ -215,7 +215,7 @@ class _Rewriting:
             raise Failure(f"{name} holds no request, nothing was written")
 
     def summary(self) -> str:
-        """Requests, how many of them changed, breaks, and the estimated prefill saved."""
+        """Requests, how many of them changed, breaks, and the estimated prefill saved, at least."""
         would = "would be " if self._offline.engine.policy.mode == "observe" else ""
         bill = self._offline.engine.meter.bill()
         first = (
