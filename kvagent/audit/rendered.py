@@ -34,6 +34,9 @@ _TOKENS = 500_000
 # So many characters, from the end of a prompt, are encoded in one go to look at its pieces.
 _LOOKED_AT = 8_000
 
+# An option with such a value is as good as none.
+_OFF = frozenset({b"false", b"null"})
+
 # Where a message's text is looked for, it begins at most so many characters further on.
 _REACH = 4_096
 _NEEDLE = 160
@@ -82,6 +85,9 @@ class Exact:
         self._drawn: Recent[int, _Drawn] = Recent(_TEXTS)
         self._rendered: Recent[int, _Rendered] = Recent(_TOKENS)
         self._count = 0
+        self._seen: set[frozenset[str]] = set()
+        """The options of prompts that were looked at from end to end: with some of them, others
+        tokens are added at the ends."""
         self._instead = Estimated()
 
     @property
@@ -156,14 +162,17 @@ class Exact:
     def _render(self, placed: Placed, drawn: _Drawn) -> _Rendered:
         """Its tokens. Raises ``TokenizerError``."""
         self._count += 1
+        options = placed.snapshot.options
+        given = frozenset([name for name, raw in options.items() if raw not in _OFF])
         rendered = None
         if self._pieces is not None and drawn.cut is not None:
             rendered = self._in_pieces(placed, drawn, drawn.cut, self._pieces)
-            if self._count > 1 and self._holds(drawn.text, drawn.cut, rendered):
+            if given in self._seen and self._holds(drawn.text, drawn.cut, rendered):
                 return rendered
         # The whole prompt, with what the tokenizer adds at its ends.
         whole = array("I", self._model.tokens(body_of(placed)))
         if rendered is not None and rendered.ids == whole:
+            self._seen.add(given)
             return rendered
         self._pieces = None
         length = len(drawn.text)

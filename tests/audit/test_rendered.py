@@ -15,9 +15,11 @@ from hypothesis import strategies as st
 from kvagent.audit.conversations import Conversations
 from kvagent.audit.prompts import Estimated, Ids
 from kvagent.audit.rendered import Exact
+from kvagent.backends.llamacpp_prompt import LLAMACPP
 from kvagent.backends.vllm_prompt import VLLM
 from kvagent.tokens.model import Model
 from kvagent.tokens.template import ChatTemplate, TemplateError
+from kvagent.tokens.tokenizer import TokenizerError
 from tests.audit.logs import SYSTEM, TOOLS, Message, call, reply, request, result, user
 from tests.tokens.toy_templates import Toy
 
@@ -62,6 +64,15 @@ class Bytes:
 
     def encode_all(self, texts: Sequence[str]) -> list[list[int]]:
         return [self.encode(text) for text in texts]
+
+
+class Beginning(Bytes):
+    """Whoever asks for special tokens gets one at the beginning."""
+
+    def encode(self, text: str, *, add_special: bool = False) -> list[int]:
+        if not text.isascii():
+            raise TokenizerError("the text is no text: it holds half a surrogate pair")
+        return [500] * add_special + super().encode(text)
 
 
 class Joining(Bytes):
@@ -237,3 +248,27 @@ def test_half_a_surrogate_pair_fails_nothing() -> None:
         Conversations().place(request([user("a\ud800b")]))
     )
     assert len(tokens.ids) > 2
+
+
+_TALK = "{% for message in messages %}<|im_start|>{{ message.content }}<|im_end|>{% endfor %}"
+
+
+def test_what_is_added_at_the_ends_is_seen_although_the_first_prompt_is_no_text() -> None:
+    adding = Model(ChatTemplate(_TALK), Beginning(), LLAMACPP)
+    prompts, conversations = Exact(adding), Conversations()
+    assert prompts.tokens(conversations.place(request([user("a\ud800b")]))).fault
+    for text in ("one", "another"):
+        tokens = prompts.tokens(conversations.place(request([user(text)])))
+        assert list(tokens.ids) == adding.tokens({"messages": [user(text)]})
+        assert tokens.ids[0] == 500
+
+
+@given(st.lists(st.sampled_from(({}, {"add_special_tokens": True}, {"add_special_tokens": False}))))
+def test_some_requests_ask_for_what_is_added_at_the_ends(asked: list[dict[str, bool]]) -> None:
+    adding = Model(ChatTemplate(_TALK), Beginning(), VLLM)
+    prompts, conversations = Exact(adding), Conversations()
+    messages: list[Message] = []
+    for turn, options in enumerate(asked):
+        messages = [*messages, user(f"question {turn}")]
+        tokens = prompts.tokens(conversations.place(request(messages, options=options)))
+        assert list(tokens.ids) == adding.tokens({"messages": messages, **options})
