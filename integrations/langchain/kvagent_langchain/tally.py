@@ -73,8 +73,8 @@ class Conversation(Tally):
     window: int | None = None
     turns_left: int | None = None
     """Turns until the window is full if the prompt goes on growing so."""
-    mended: dict[str, tuple[int, int]] = field(default_factory=dict)
-    """By cause: how many messages stand in another form than at first, and the tokens behind."""
+    mended: dict[str, int] = field(default_factory=dict)
+    """By cause: how many messages stand in another form than at first."""
     broken: bool = False
     """Whether the turn that is to be finished next breaks the prefix."""
     was_broken: bool = False
@@ -103,17 +103,17 @@ class Conversation(Tally):
     def break_of(self, edit: Edited) -> PrefixBroken | None:
         """The break that an edit would have prevented, if the server has not seen that form yet.
 
-        The engine compares with what it would have sent from the first turn on. A server that was
-        sent the other form loses only what came in another form since.
+        The engine compares with what it would have sent from the first turn on, and tells it as
+        long as it would mend it. A form in which a server is shown the same text loses nothing.
         """
         if edit.stage != _OTHER_FORM:
             return None
-        count, saved = self.mended.get(edit.cause, (0, 0))
-        self.mended[edit.cause] = edit.count, edit.saved_tokens
-        if edit.count <= count:
+        count = self.mended.get(edit.cause, 0)
+        self.mended[edit.cause] = edit.count
+        lost = edit.saved_tokens
+        if edit.count <= count or not lost:
             return None
         cause: Cause = "text_moved" if edit.cause == "text_moved" else "message_reserialised"
-        lost = max(0, edit.saved_tokens - saved)
         if self.newest_prompt_tokens is not None:  # system and tools stand before all messages
             lost = min(lost, max(0, self.newest_prompt_tokens - self.growth.get("head", 0)))
         detail = f"{edit.count} {'message' if edit.count == 1 else 'messages'} so far"

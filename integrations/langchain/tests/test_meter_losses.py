@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from langchain_core.language_models import GenericFakeChatModel
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 
 from kvagent import Event, PrefixBroken
 from kvagent_langchain.meter import KVMeter, MissingUsageWarning
@@ -38,7 +38,15 @@ def moved(history: list[BaseMessage], number: int) -> list[BaseMessage]:
     return [*history[:-1], HumanMessage(history[-1].text + reminder)]
 
 
+def redumped(history: list[BaseMessage], number: int) -> list[BaseMessage]:
+    """JSON that means the same, and is another text."""
+    found = '{"found": 1, "of": 20}' if number < 3 else '{"of":20,"found":1}'
+    call = AIMessage("", tool_calls=[{"name": "look", "args": {"path": "a"}, "id": "call_1"}])
+    return [history[0], call, ToolMessage(found, tool_call_id="call_1"), *history[1:]]
+
+
 def in_parts(history: list[BaseMessage], number: int) -> list[BaseMessage]:
+    """The same text, for a server."""
     if number < 3:
         return history
     return [HumanMessage([{"type": "text", "text": history[0].text}]), *history[1:]]
@@ -65,7 +73,7 @@ def effort(number: int) -> dict[str, Any]:
         ({"edit": slid}, "messages_removed", 3, "messages removed before"),
         ({"edit": inserted}, "message_inserted", 1, "message inserted before"),
         ({"edit": moved}, "text_moved", 5, "messages so far"),
-        ({"edit": in_parts}, "message_reserialised", 1, "1 message so far"),
+        ({"edit": redumped}, "message_reserialised", 1, "1 message so far"),
         ({"bound": swapped}, "tools_reordered", 5, ""),
         ({"bound": more_tools}, "tools_changed", 1, "added add"),
         ({"bound": effort}, "options_changed", 1, "changed: reasoning_effort"),
@@ -85,6 +93,13 @@ def test_a_break_and_its_cause(options: Any, cause: str, times: int, said: str) 
     assert meter.turns == 6
     assert meter.misses == []  # a break says why, once
     assert cause in meter.report()
+
+
+def test_another_form_of_the_same_text_breaks_nothing() -> None:
+    meter = KVMeter()
+    talk(meter, 6, edit=in_parts)
+    assert meter.breaks == []
+    assert meter.misses == []
 
 
 def test_what_text_that_moves_costs_is_what_stands_behind_it() -> None:
