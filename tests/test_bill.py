@@ -14,8 +14,8 @@ from kvagent.compaction import SummaryReply
 from kvagent.engine import Engine
 from kvagent.policy import Compact, Policy
 from kvagent.tokens import count_tokens
+from tests.recall.asking import FINAL, TOOLS, asks, handle_in, history
 from tests.scripted import Scripted, Served, refused
-from tests.test_recall import FINAL, TOOLS, asks, handle_in, history
 from tests.wire import Message, call, result, say
 
 LONG = "\n".join(f"{n}: {n * 7919 % 100_003}" for n in range(1_500))
