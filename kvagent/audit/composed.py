@@ -68,13 +68,20 @@ class Texts:
         Raises:
             PromptError, TemplateError: the server or the template refuses the request.
         """
-        composed = None if last is None else self._grown(placed, last)
+        from kvagent.tokens.template import TemplateError
+
+        composed, is_refused, contexts = None, False, len(self._contexts)
+        try:
+            composed = None if last is None else self._grown(placed, last)
+        except (PromptError, TemplateError):
+            is_refused = True
         if composed is not None:
             self._composed += 1
-            if not is_looked_at(self._composed):
+            # Behind a context for the first time, too: its calls are not those of the prompt.
+            if len(self._contexts) == contexts and not is_looked_at(self._composed):
                 return composed
         text = self._model.prompt(body_of(placed))
-        if composed is not None and composed[0] != text:
+        if is_refused or (composed is not None and composed[0] != text):
             self._fits = False
         return text, 0 if last is None else alike(last, text)
 

@@ -272,3 +272,24 @@ def test_some_requests_ask_for_what_is_added_at_the_ends(asked: list[dict[str, b
         messages = [*messages, user(f"question {turn}")]
         tokens = prompts.tokens(conversations.place(request(messages, options=options)))
         assert list(tokens.ids) == adding.tokens({"messages": messages, **options})
+
+
+@pytest.mark.parametrize("unknown", ["{{ raise_exception('no such call') }}", "unknown"])
+def test_a_template_that_looks_for_the_call_of_a_result(unknown: str, shared: Path) -> None:
+    branch = '{%- elif message.role == "tool" %}'
+    looks = (
+        "{% set found = namespace(name='') %}{% for other in messages %}"
+        "{% for call in other.tool_calls or [] if call.id == message.tool_call_id %}"
+        "{% set found.name = call.function.name %}{% endfor %}{% endfor %}"
+        "{% if not found.name %}" + unknown + "{% endif %}{{ found.name }}: "
+    )
+    source = templates(shared)["Qwen-Qwen2.5-7B-Instruct"]
+    assert branch in source
+    looking = model(source.replace(branch, branch + looks))
+    prompts, conversations = Exact(looking), Conversations()
+    messages = [user("Please look. ")]
+    for turn in range(6):
+        for message in (call("read", f"abcdefg{turn}0"), result(f"{turn}\n", f"abcdefg{turn}0")):
+            messages.append(message)
+            tokens = prompts.tokens(conversations.place(request(messages)))
+            assert list(tokens.ids) == looking.tokens({"messages": messages})
