@@ -60,8 +60,8 @@ class Own:
                 entry.came = (*entry.came, mark)[-_MARKS:]
         if self.pieces and entries:
             first = entries[0]
-            others = (mark for mark in first.came if mark not in self.pieces)
-            first.came = (*others, *self.pieces)[-_MARKS:]
+            others = [mark for mark in first.came if mark not in self.pieces]
+            first.came = (*others[-_MARKS:], *self.pieces)
         return mark
 
 

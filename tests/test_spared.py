@@ -281,6 +281,15 @@ def test_what_stays_in_another_form_is_spared_once(serve: Callable[[Session], Co
     assert costs.billed <= costs.turns * newest
 
 
+def test_many_instructions_are_known_again() -> None:
+    def instructed(messages: list[Message], turn: int) -> list[Message]:
+        return [*(say("system", words(9, at)) for at in range(40)), *messages]
+
+    costs = recorded(session(6, instructed))
+    assert (costs.truth, costs.billed) == (0, 0)
+    recorded(session(6, instructed, reminded)).hold()
+
+
 LONG = "\n".join(f"{at}: {words(9, at)}" for at in range(1_500))
 
 

@@ -72,7 +72,7 @@ def _same(entry: Entry, text: str) -> int:
     if entry.parent is not None:
         known = list(entry.parent.aliases.items())
         forms += (raw for raw, meaning in known if meaning == entry.meaning)
-    texts = [shown(orjson.loads(b"[" + form + b"]")[-1]) for form in forms]
+    texts = [shown(orjson.loads(b"[" + form + b"]")[-1]) for form in forms if form]
     return max((_common(text, other) for other in texts if other != text), default=0)
 
 
