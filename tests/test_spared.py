@@ -134,9 +134,11 @@ def served(session: Session, *, tools_first: bool = True, **policy: Any) -> Cost
     ):
         own.answer({"messages": messages, "tools": tools}, reply)
         seen = len(scripted.events)
-        scripted.send(
-            messages, lambda body, reply=reply: Served(reply, sent.answer(body, reply)), tools=tools
-        )
+
+        def answer(body: Mapping[str, Any], reply: Message = reply) -> Served:
+            return Served(reply, sent.answer(body, reply))
+
+        scripted.send(messages, answer, tools=tools)
         told += saved_tokens(scripted.events[seen:])
     bill = scripted.engine.meter.bill()
     assert bill.prefilled_tokens == sent.prefilled
