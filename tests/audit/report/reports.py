@@ -5,7 +5,7 @@ from __future__ import annotations
 import string
 from array import array
 from collections import Counter
-from dataclasses import fields
+from dataclasses import fields, is_dataclass
 from typing import get_args
 
 from hypothesis import strategies as st
@@ -322,5 +322,7 @@ REPORTS = st.builds(
 
 
 def names(kind: type) -> set[str]:
-    """The fields of a dataclass."""
-    return {each.name for each in fields(kind)}
+    """The fields of a dataclass or a named tuple."""
+    if is_dataclass(kind):
+        return {each.name for each in fields(kind)}
+    return set(kind._fields)  # type: ignore[attr-defined]
