@@ -171,11 +171,11 @@ class Entry:
     stored: bool = False
     """Whether it lies in the durable store."""
 
-    def path(self) -> list[Entry]:
-        """The entries from the first message to this one."""
+    def path(self, behind: Entry | None = None) -> list[Entry]:
+        """The entries from the first message, or from the one ``behind`` an entry, to this one."""
         path: list[Entry] = []
-        entry = self
-        while entry.parent is not None:
+        entry, depth = self, 0 if behind is None else behind.depth
+        while entry.parent is not None and entry.depth > depth:
             path.append(entry)
             entry = entry.parent
         path.reverse()

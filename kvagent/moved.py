@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from os.path import commonprefix
-from typing import Any, AnyStr
+from typing import Any
 
 import orjson
 
@@ -19,6 +18,7 @@ from kvagent.chat import text_of
 from kvagent.entry import Entry
 from kvagent.fingerprint import meaning
 from kvagent.ledger import Tree
+from kvagent.prefixcache.seen import common_prefix
 from kvagent.volatile import NOTE
 
 NOTE_ROLES = ("user", "tool")
@@ -85,7 +85,7 @@ def pays(
         return True
     behind = [message["role"] for message in messages[at:]]
     answered = max((n for n, role in enumerate(behind, at) if role == "assistant"), default=at)
-    same = _common(old.raw, raws[at]) if taken else 0
+    same = common_prefix(old.raw, raws[at]) if taken else 0
     spared = sum(map(len, raws[at : answered + 1])) - same
     return carried <= _MOST * spared
 
@@ -155,18 +155,14 @@ def _other_parts(message: Mapping[str, Any]) -> list[Any]:
 
 def _left_out(long: str, short: str) -> Iterator[list[str]]:
     """The blocks by which a text got short: one inside it or at an end, or one at each end."""
-    head = _common(long, short)
-    tail = _common(long[::-1], short[::-1])
+    head = common_prefix(long, short)
+    tail = common_prefix(long[::-1], short[::-1])
     if head + tail >= len(short):
         yield [long[head : len(long) - (len(short) - head)].strip()]
     for at in (long.find(short), long.rfind(short)):
         if at > 0:
             ends = long[:at].strip(), long[at + len(short) :].strip()
             yield [block for block in ends if block]
-
-
-def _common(one: AnyStr, other: AnyStr) -> int:
-    return len(commonprefix((one, other)))  # noqa: RUF071 - characters are meant, not paths
 
 
 def _tag_stands_in(block: str, texts: Sequence[str]) -> bool:

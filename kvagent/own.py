@@ -49,7 +49,7 @@ class Own:
 
         ``tail`` are its new messages, up to ``tip``, as they came.
         """
-        entries = path(self.begin, tip)
+        entries = tip.path(self.begin)
         mark = self.marks[-1]
         marks = self.marks[1:]
         for entry, (raw, message) in zip(entries[len(marks) :], tail, strict=False):
@@ -84,7 +84,7 @@ def follow(
         own = Own(entry, [hash(view.pieces)], view.pieces, [])
     else:
         own = Own(begin[0], [begin[1]], (), [])
-    known = path(own.begin, match.tip)
+    known = match.tip.path(own.begin)
     if known and known[0].came and not set(own.pieces) <= set(known[0].came):
         own.left = own.begin
     skipped = match.consumed[own.begin.depth]
@@ -123,14 +123,3 @@ def _form(entry: Entry, raw: bytes, message: Mapping[str, Any]) -> Hashable:
     form = None if shown == hash(rendered(orjson.loads(entry.raw))) else shown
     entry.looks = (*entry.looks, (name, form))[-_FORMS:]
     return entry.raw if form is None else form
-
-
-def path(begin: Entry, end: Entry) -> list[Entry]:
-    """The entries behind ``begin``, up to ``end``."""
-    entries: list[Entry] = []
-    entry = end
-    while entry.depth > begin.depth and entry.parent is not None:
-        entries.append(entry)
-        entry = entry.parent
-    entries.reverse()
-    return entries

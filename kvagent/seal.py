@@ -8,7 +8,6 @@ sent again.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from os.path import commonprefix
 from typing import Any
 
 import orjson
@@ -17,6 +16,7 @@ from kvagent.chat import Doubt, calls_of, text_of
 from kvagent.entry import Entry, Head, Told
 from kvagent.events import Cause, PrefixBroken
 from kvagent.fingerprint import identity, normal_form
+from kvagent.prefixcache.seen import common_prefix
 from kvagent.recognise import Match
 from kvagent.stages import Edit, Fresh, Turn
 from kvagent.stages.pin_head import tools_cause
@@ -93,7 +93,7 @@ def _where(turn: Turn, old: Head, place: int) -> str:
     if len(old.system) != len(came):
         return f"{len(old.system)} system messages became {len(came)}"
     now = came[place].decode()
-    at = max(len(commonprefix((before.decode(), now))) for before in old.system)  # noqa: RUF071
+    at = max(common_prefix(before.decode(), now) for before in old.system)
     return f"system message {place} differs from character {at} of its JSON on"
 
 

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from array import array
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 Tokens = array  # of ids, typecode "i": slices of two compare at memory speed
+
+S = TypeVar("S", "Tokens[int]", str, bytes)
 
 
 def tokens(ids: object) -> Tokens[int]:
@@ -23,10 +26,11 @@ def begins(one: Tokens[int], other: Tokens[int]) -> bool:
     return size <= len(other) and one[-1] == other[size - 1] and one == other[:size]
 
 
-def common_prefix(one: Tokens[int], other: Tokens[int], start: int = 0) -> int:
-    """How many tokens are the same from the beginning on; the first ``start`` of them are known to be.
+def common_prefix(one: S, other: S, start: int = 0) -> int:
+    """How many tokens, or characters or bytes, are the same from the beginning on.
 
-    In slices that first grow and then halve: a few dozen comparisons however long the prompt is.
+    The first ``start`` of them are known to be. In slices that first grow and then halve: a few dozen
+    comparisons however long the prompt is.
     """
     end = min(len(one), len(other))
     step = 64

@@ -7,12 +7,12 @@ dumped them anew, or made null of an empty text, would have them prefilled again
 from __future__ import annotations
 
 from collections.abc import Mapping
-from os.path import commonprefix
 from typing import Any
 
 from kvagent.chat import shown
 from kvagent.events import Cause
 from kvagent.fingerprint import same_render
+from kvagent.prefixcache.seen import common_prefix
 from kvagent.stages.turn import Edit, Fresh, Turn
 
 REASONING = ("reasoning", "reasoning_content")
@@ -50,7 +50,7 @@ def _restore(turn: Turn, fresh: Fresh, generated: Mapping[str, Any]) -> None:
     fresh.message = message
     came = shown(fresh.incoming)
     # Reasoning stands in front of the rest.
-    same = 0 if resend else len(commonprefix((came, shown(message))))  # noqa: RUF071 - characters
+    same = 0 if resend else common_prefix(came, shown(message))
     saved = max(turn.count_tokens(came[same:]), 1)
     cause: Cause = "reasoning_dropped" if resend else "message_reserialised"
     turn.edits.append(Edit("echo", cause, fresh.index, saved_tokens=saved))

@@ -9,14 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from itertools import chain
-from os.path import commonprefix
-from typing import AnyStr
 
 import orjson
 
 from kvagent.chat import shown
 from kvagent.entry import Entry, Head
-from kvagent.own import path
+from kvagent.prefixcache.seen import common_prefix
 from kvagent.stages.turn import Turn
 from kvagent.volatile import Line
 
@@ -30,7 +28,7 @@ def spared(turn: Turn) -> int:
     left, old = turn.own.left, turn.past_head
     if left is None or old is None or not _holds(old, turn.head):
         return 0  # or what goes out differs there, too
-    known = path(turn.own.begin, turn.past)
+    known = turn.past.path(turn.own.begin)
     first = max(0, left.depth - turn.own.begin.depth)
     tokens = _behind(known[first:], turn.own.sizes[first:])
     if turn.own.message is not None:
@@ -73,7 +71,7 @@ def _same(entry: Entry, text: str) -> int:
         known = list(entry.parent.aliases.items())
         forms += (raw for raw, meaning in known if meaning == entry.meaning)
     texts = [shown(orjson.loads(b"[" + form + b"]")[-1]) for form in forms if form]
-    return max((_common(text, other) for other in texts if other != text), default=0)
+    return max((common_prefix(text, other) for other in texts if other != text), default=0)
 
 
 def _kept(turn: Turn, old: Head, known: Sequence[int]) -> float:
@@ -85,7 +83,7 @@ def _kept(turn: Turn, old: Head, known: Sequence[int]) -> float:
         if piece in known:
             kept += len(raw)
         elif at == len(view.raws):
-            kept += _common(tools, old.tools or b"")
+            kept += common_prefix(tools, old.tools or b"")
         else:
             kept += _kept_of_system(turn, old, at)
     return kept / max(1, len(tools) + sum(map(len, view.raws)))
@@ -99,9 +97,11 @@ def _kept_of_system(turn: Turn, old: Head, at: int) -> int:
         if place.message == at and told != value:
             parts = view.lines[at]
             lines = (*chain(*parts[: place.part]), *parts[place.part][: place.line])
-            start = parts[place.part][place.line].spans[place.span].start + _common(told, value)
+            start = parts[place.part][place.line].spans[place.span].start + common_prefix(
+                told, value
+            )
             return len(view.raws[at]) * (_length(lines) + start) // _length(chain(*parts))
-    return max((_common(view.raws[at], form) for form in old.system), default=0)
+    return max((common_prefix(view.raws[at], form) for form in old.system), default=0)
 
 
 def _length(lines: Iterable[Line]) -> int:
@@ -117,7 +117,3 @@ def _reply(turn: Turn) -> int:
     if facts is None or facts.completion_tokens is None:
         return tokens
     return min(tokens, facts.completion_tokens)
-
-
-def _common(one: AnyStr, other: AnyStr) -> int:
-    return len(commonprefix((one, other)))  # noqa: RUF071 - characters are meant, not paths
