@@ -11,8 +11,9 @@ with kvlint in it: ``python -m venv V && V/bin/pip install kvlint==0.1.1``.
 
 The floor is what no audit with exact tokens can do without: ``orjson.loads`` of every line, and the bare tokenizer
 over each text of each message (what it says, and what its calls are given) once. ``analysis`` is the audit without
-the start of the interpreter and the loading of the tokenizer; ``x floor`` compares the CPU times of the two, the
-least of some rounds. By the clock it takes less where the tokenizer has more than one core.
+the start of the interpreter and the loading of the tokenizer; ``x floor`` compares the two, the least of some rounds,
+once by the clock and once by CPU time. By the clock it takes less where there is more than one core: the tokenizer
+encodes while other requests are read and counted.
 """
 
 from __future__ import annotations
@@ -155,17 +156,18 @@ def main() -> int:
         file = Path(folder) / "requests.jsonl"
         size = write(file, arguments.requests)
         found = measured(arguments, file)
-    least, ours = found["floor"]["cpu_s"], found["kvagent audit"]["cpu_s"]
-    table = Table("", "CPU s", "clock s", "peak MB", "x floor", "x kvagent audit")
+    least, ours = found["floor"], found["kvagent audit"]
+    table = Table("", "clock s", "x floor", "x kvagent audit", "CPU s", "x floor", "peak MB")
     for name, each in found.items():
-        seconds = each["cpu_s"]
+        clock, cpu = each["clock_s"], each["cpu_s"]
         table.add_row(
             name,
-            f"{seconds:.2f}",
-            f"{each['clock_s']:.2f}" if "clock_s" in each else "",
+            f"{clock:.2f}",
+            f"{clock / least['clock_s']:.2f}",
+            f"{clock / ours['clock_s']:.2f}",
+            f"{cpu:.2f}",
+            f"{cpu / least['cpu_s']:.2f}",
             f"{each['peak_mb']:.0f}" if "peak_mb" in each else "",
-            f"{seconds / least:.2f}",
-            f"{seconds / ours:.2f}",
         )
     console = Console()
     console.print(f"{arguments.requests:,} requests, {size / 1e6:.1f} MB")

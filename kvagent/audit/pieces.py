@@ -10,6 +10,8 @@ import re
 from array import array
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from kvagent.audit.prompts import Ids
@@ -56,6 +58,8 @@ class Pieces:
         self._tokenizer = tokenizer
         self._held: Recent[str, Ids[int]] = Recent(_ROOM)
         self._markers: dict[str, Ids[int] | None] = {}
+        self._thread = ThreadPoolExecutor(1, "kvagent-tokenizer")
+        self._coming: tuple[Sequence[str], Future[list[list[int]]]] | None = None
         has_brackets = len(tokenizer.encode("[INST]")) == 1
         self._looks = re.compile(f"{_ANGLES}|{_BRACKETS}" if has_brackets else _ANGLES)
 
@@ -92,20 +96,28 @@ class Pieces:
             is_safe.append(False)
         return Cut(ends, is_safe, kept, pieces)
 
-    def encode(self, pieces: Iterable[str]) -> None:
-        """Encode so many at once: that takes less time than one by one."""
+    def ahead(self, pieces: Iterable[str]) -> None:
+        """Encode so many at once, in a thread: most tokenizers let others run meanwhile."""
+        self._take()
         markers, held = self._markers, self._held
         fresh = [
             piece
             for piece in dict.fromkeys(pieces)
             if markers.get(piece) is None and held.get(piece) is None
         ]
-        try:
-            encoded = self._tokenizer.encode_all(fresh)
-        except TokenizerError:
-            return  # whoever asks for the one that fails is told
-        for piece, ids in zip(fresh, encoded, strict=True):
-            held.put(piece, array("I", ids), len(ids) + 16)
+        if fresh:
+            self._coming = fresh, self._thread.submit(self._tokenizer.encode_all, fresh)
+
+    def _take(self) -> None:
+        """Hold what was encoded ahead, once it is there."""
+        if self._coming is None:
+            return
+        pieces, encoded = self._coming
+        self._coming = None
+        # Where one fails, whoever asks for it is told.
+        with suppress(TokenizerError):
+            for piece, ids in zip(pieces, encoded.result(), strict=True):
+                self._held.put(piece, array("I", ids), len(ids) + 16)
 
     def append(self, pieces: Sequence[str], ids: Ids[int], counts: array[int]) -> None:
         """Add the tokens of pieces to ``ids``, and to ``counts`` how many there are after each.
@@ -116,6 +128,9 @@ class Pieces:
         markers, held = self._markers, self._held
         for piece in pieces:
             found = markers.get(piece) or held.get(piece)
+            if found is None and self._coming is not None:
+                self._take()
+                found = held.get(piece)
             if found is None:
                 found = array("I", self._tokenizer.encode(piece))
                 held.put(piece, found, len(found) + 16)

@@ -68,8 +68,8 @@ class Prompts(Protocol):
         """What the template does to a prompt that grows; None where there is none."""
 
     def ahead(self, placed: Sequence[Placed]) -> None:
-        """These requests are asked for next, in this order: what may be done at once for all of
-        them can be done now."""
+        """These requests are asked for behind those that were named before, in this order: what
+        may be done at once for all of them, or meanwhile, can be begun now."""
 
     def tokens(self, placed: Placed) -> Tokens:
         """The tokens of a request's prompt."""

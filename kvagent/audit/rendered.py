@@ -105,14 +105,16 @@ class Exact:
         return self._model.count(text)
 
     def ahead(self, placed: Sequence[Placed]) -> None:
-        """These requests are asked for next: what is new in all of them is encoded at once."""
-        self._ahead = deque((each, self._draw(each)) for each in placed)
+        """These requests are asked for behind those that were named before: what is new in all of
+        them is encoded at once, meanwhile."""
+        drawn = [(each, self._draw(each)) for each in placed]
+        self._ahead.extend(drawn)
         if self._pieces is not None:
-            self._pieces.encode(
+            self._pieces.ahead(
                 piece
-                for _, drawn in self._ahead
-                if isinstance(drawn, _Drawn) and drawn.cut is not None
-                for piece in drawn.cut.pieces
+                for _, each in drawn
+                if isinstance(each, _Drawn) and each.cut is not None
+                for piece in each.cut.pieces
             )
 
     def tokens(self, placed: Placed) -> Tokens:

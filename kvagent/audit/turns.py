@@ -200,29 +200,40 @@ class Analysis:
     def turns(self, items: Iterable[Item]) -> Iterator[Turn | Traced | Unreadable]:
         """All of a transcript; what could not be read passes through.
 
-        Requests are read some way ahead, so that their new texts are encoded together.
+        Requests are read some way ahead, so that their new texts are encoded together, and while
+        those before them are counted.
         """
-        ahead: list[Placed] = []
+        waiting: Sequence[Placed] = ()
+        for placed, behind in self._read_ahead(items):
+            self.prompts.ahead(placed)
+            yield from map(self._turn, waiting)
+            waiting = placed
+            if behind is not None:
+                yield from map(self._turn, waiting)
+                waiting = ()
+            if isinstance(behind, Hashed):
+                yield self.traced(behind)
+            elif isinstance(behind, Unreadable):
+                yield behind
+        yield from map(self._turn, waiting)
+
+    def _read_ahead(
+        self, items: Iterable[Item]
+    ) -> Iterator[tuple[Sequence[Placed], Hashed | Unreadable | None]]:
+        """Some requests in a row, and what comes behind them that is none."""
+        placed: list[Placed] = []
         size = 0
         for item in items:
-            if isinstance(item, Request):
-                placed = self._conversations.place(item)
-                ahead.append(placed)
-                size += placed.snapshot.size
-                if len(ahead) < _AHEAD and size < _AHEAD_BYTES:
-                    continue
-            yield from self._counted(ahead)
-            ahead, size = [], 0
-            if isinstance(item, Hashed):
-                yield self.traced(item)
-            elif isinstance(item, Unreadable):
-                yield item
-        yield from self._counted(ahead)
-
-    def _counted(self, placed: Sequence[Placed]) -> Iterator[Turn]:
-        self.prompts.ahead(placed)
-        for each in placed:
-            yield self._turn(each)
+            if not isinstance(item, Request):
+                yield placed, item
+                placed, size = [], 0
+                continue
+            placed.append(self._conversations.place(item))
+            size += placed[-1].snapshot.size
+            if len(placed) >= _AHEAD or size >= _AHEAD_BYTES:
+                yield placed, None
+                placed, size = [], 0
+        yield placed, None
 
     def traced(self, request: Hashed) -> Traced:
         """The next request of a trace."""

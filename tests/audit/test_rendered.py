@@ -26,8 +26,9 @@ from tests.tokens.toy_templates import Toy
 pytest.importorskip("tokenizers", reason="needs the extra `exact`")
 pytest.importorskip("jinja2", reason="needs the extra `exact`")
 
-# How many requests are told ahead; 0: each comes as a surprise.
-AHEAD = st.sampled_from((0, 1, 3, 100))
+# How many requests are told ahead at once, 0: each comes as a surprise; and how many of those told
+# before are not asked for yet then.
+AHEAD = st.tuples(st.sampled_from((0, 1, 3, 100)), st.sampled_from((0, 1, 4)))
 
 TOYS = st.builds(
     Toy,
@@ -122,14 +123,19 @@ def logs(draw: st.DrawFn) -> list[tuple[list[Message], list[dict[str, Any]]]]:
 
 
 def check(
-    source: str, log: list[tuple[list[Message], list[dict[str, Any]]]], ahead: int = 1
+    source: str,
+    log: list[tuple[list[Message], list[dict[str, Any]]]],
+    ahead: tuple[int, int] = (1, 0),
 ) -> None:
+    many, waiting = ahead
+    told = 0
     prompts, conversations = Exact(model(source)), Conversations()
     last: dict[int | None, Ids[int]] = {}
     placing = [conversations.place(request(messages, tools=tools)) for messages, tools in log]
     for at, (placed, (messages, tools)) in enumerate(zip(placing, log, strict=True)):
-        if ahead and not at % ahead:
-            prompts.ahead(placing[at : at + ahead])
+        while many and told <= at + waiting and told < len(placing):
+            prompts.ahead(placing[told : told + many])
+            told += many
         tokens = prompts.tokens(placed)
         body = {"messages": messages, **({"tools": tools} if tools else {})}
         if tokens.fault:
@@ -148,7 +154,7 @@ def check(
 
 @settings(max_examples=60, deadline=None)
 @given(TOYS, logs(), AHEAD)
-def test_templates_of_all_kinds(toy: Toy, log: list[Any], ahead: int) -> None:
+def test_templates_of_all_kinds(toy: Toy, log: list[Any], ahead: tuple[int, int]) -> None:
     check(toy.source(), log, ahead)
 
 

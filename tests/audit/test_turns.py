@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +13,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from kvagent.audit.conversations import Placed
 from kvagent.audit.formats import read
 from kvagent.audit.prediction import Target
+from kvagent.audit.prompts import Estimated, Tokens
 from kvagent.audit.rendered import Exact
-from kvagent.audit.transcript import Hashed, Place, Reported, Unreadable
+from kvagent.audit.transcript import Hashed, Item, Place, Reported, Request, Unreadable
 from kvagent.audit.turns import Analysis, Totals, Traced, Turn, totals
 from tests.audit.logs import (
     SYSTEM,
@@ -122,6 +125,40 @@ def test_all_that_a_transcript_may_hold() -> None:
     assert (sums.requests, sums.exact) == (3, False)
     assert sums.predicted_tokens == 128
     assert sums.reported_hit_rate is None
+
+
+class Asked(Estimated):
+    """Notes what it was told, and what it was asked for."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.told: list[Placed] = []
+        self.asked = 0
+
+    def ahead(self, placed: Sequence[Placed]) -> None:
+        self.told += placed
+
+    def tokens(self, placed: Placed) -> Tokens:
+        assert placed is self.told[self.asked]
+        self.asked += 1
+        return super().tokens(placed)
+
+
+@settings(deadline=None)
+@given(st.lists(st.integers(0, 170), max_size=4), st.booleans())
+def test_requests_are_counted_in_their_order_behind_those_told_ahead(
+    runs: list[int], ends_unread: bool
+) -> None:
+    items: list[Item] = []
+    for run in runs:
+        items += [request([user(f"question {len(items) + number}")]) for number in range(run)]
+        items.append(Unreadable(Place("x", len(items)), "is no JSON"))
+    items = items if ends_unread else items[:-1]
+    prompts = Asked()
+    found = Analysis(prompts).turns(items)
+    come = [each.request if isinstance(each, Turn) else each for each in found]
+    assert all(one is other for one, other in zip(come, items, strict=True))
+    assert prompts.asked == len(prompts.told) == sum(isinstance(each, Request) for each in items)
 
 
 # As the list of the recorded data says, to what the makers reported.
