@@ -12,8 +12,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from kvagent.audit.conversations import Placed
-from kvagent.audit.difference import alike
 from kvagent.backends.prompt import PromptError
+from kvagent.prefixcache.seen import common_prefix
 
 if TYPE_CHECKING:
     from kvagent.tokens.model import Model
@@ -83,7 +83,7 @@ class Texts:
         text = self._model.prompt(body_of(placed))
         if is_refused or (composed is not None and composed[0] != text):
             self._fits = False
-        return text, 0 if last is None else alike(last, text)
+        return text, 0 if last is None else common_prefix(last, text)
 
     def _grown(self, placed: Placed, last: str) -> tuple[str, int] | None:
         """The same, if the request only adds messages and the template writes each by itself."""
@@ -109,7 +109,7 @@ class Texts:
             self._contexts[key] = held
         context, shown = held
         after = self._model.prompt({**options, "messages": [*context, *fresh]})
-        same = alike(shown, after)
+        same = common_prefix(shown, after)
         gone = shown[same:]
         if not last.endswith(gone):
             return None
@@ -128,7 +128,7 @@ class Texts:
         def written(start: int) -> tuple[str, str, str]:
             before = self._model.prompt({**options, "messages": [*context[start:]]})
             after = self._model.prompt({**options, "messages": [*context[start:], *fresh]})
-            same = alike(before, after)
+            same = common_prefix(before, after)
             return before, before[same:], after[same:]
 
         whole, *changes = written(0)

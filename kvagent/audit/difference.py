@@ -11,6 +11,7 @@ import orjson
 from kvagent.audit.sent import Known, Snapshot, tool_name
 from kvagent.chat import HEAD_ROLES
 from kvagent.events import Cause
+from kvagent.prefixcache.seen import common_prefix
 
 Why = Cause | Literal["ids_changed", "template"]
 """As in events. ``ids_changed``: only the ids of calls; ``template``: nothing that was sent, so the
@@ -196,21 +197,9 @@ def loaded(raw: bytes) -> dict[str, Any]:
 
 
 def _shown(where: Where, index: int, field: str, cause: Why, before: str, after: str) -> Difference:
-    at = alike(before, after)
+    at = common_prefix(before, after)
     start = max(0, at - AROUND)
     end = at + AROUND
     return Difference(
         where, index, field, at, cause, before[start:end], after[start:end], at - start
     )
-
-
-def alike(one: str, other: str) -> int:
-    """How many characters are the same from the beginning."""
-    start, end = 0, min(len(one), len(other))
-    while start < end:
-        middle = (start + end + 1) // 2
-        if one[start:middle] == other[start:middle]:
-            start = middle
-        else:
-            end = middle - 1
-    return start

@@ -10,9 +10,10 @@ from collections.abc import Sequence
 from typing import Literal
 
 from kvagent.audit.changes.moved import is_part_moved
-from kvagent.audit.difference import alike, loaded
+from kvagent.audit.difference import loaded
 from kvagent.audit.sent import Known, Snapshot
 from kvagent.chat import text_of
+from kvagent.prefixcache.seen import common_prefix
 
 Became = Literal["grown", "again", "changed", "compacted"]
 
@@ -88,7 +89,9 @@ def is_same_message(old: Known, new: Known) -> bool:
     shorter = min(len(one), len(other))
     if shorter < 40:
         return False
-    return alike(one, other) + alike(one[::-1], other[::-1]) >= 0.6 * max(len(one), len(other))
+    return common_prefix(one, other) + common_prefix(one[::-1], other[::-1]) >= 0.6 * max(
+        len(one), len(other)
+    )
 
 
 def message_text(message: Known) -> str:

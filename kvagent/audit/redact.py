@@ -12,10 +12,10 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from kvagent.audit.difference import alike
 from kvagent.audit.rule import Contrast, Finding, Spot
 from kvagent.audit.session import Failed, Report, Result, Row, Session, Timeline
 from kvagent.audit.transcript import Place, Unreadable
+from kvagent.prefixcache.seen import common_prefix
 
 _COMMON, _BEFORE, _AFTER = "x", "b", "a"
 
@@ -166,9 +166,9 @@ def contrast_stand_in(contrast: Contrast, count: Callable[[str], int]) -> Contra
     if before == after:
         same = stand_in(before, count)
         return Contrast(same, same, len(same))
-    at = alike(before, after)
+    at = common_prefix(before, after)
     rests = before[at:], after[at:]
-    tail = alike(rests[0][::-1], rests[1][::-1])
+    tail = common_prefix(rests[0][::-1], rests[1][::-1])
     sizes = count(before), count(after)
     # A side with text of its own needs a token for it; the other one has nothing but the common.
     room = max(0, min(s - (len(r) > tail) for s, r in zip(sizes, rests, strict=True)))
@@ -182,7 +182,7 @@ def contrast_stand_in(contrast: Contrast, count: Callable[[str], int]) -> Contra
         _filled(first, word, last, size, count)
         for word, size in zip((_BEFORE, _AFTER), sizes, strict=True)
     ]
-    return Contrast(texts[0], texts[1], alike(texts[0], texts[1]))
+    return Contrast(texts[0], texts[1], common_prefix(texts[0], texts[1]))
 
 
 def _filled(first: int, word: str, last: int, tokens: int, count: Callable[[str], int]) -> str:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from difflib import get_close_matches
 
-from kvagent.audit.difference import alike
 from kvagent.audit.rule import Rule
 from kvagent.audit.settings import SettingsError
+from kvagent.prefixcache.seen import common_prefix
 
 _CODES = "kva"
 
@@ -33,7 +33,7 @@ def nearest(word: str, rules: Sequence[Rule]) -> str:
     close = get_close_matches(lower, [rule.name for rule in rules], n=3)
     if lower.startswith(_CODES):
         # A digit that is wrong at the end says more than one at the beginning.
-        same = {rule.code: alike(lower, rule.code.lower()) for rule in rules}
+        same = {rule.code: common_prefix(lower, rule.code.lower()) for rule in rules}
         longest = max(same.values(), default=0)
         close = [code for code, length in same.items() if length == longest > len(_CODES)][:3]
     if not close:

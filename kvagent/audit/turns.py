@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 from kvagent.audit.conversations import Conversations, Kind, Placed
-from kvagent.audit.difference import AROUND, Difference, alike, differences
+from kvagent.audit.difference import AROUND, Difference, differences
 from kvagent.audit.prediction import HashedPrediction, Prediction, Target
 from kvagent.audit.prompts import Estimated, Ids, Prompts, Tokens
 from kvagent.audit.recent import Recent
@@ -308,7 +308,9 @@ def _known(placed: Placed, tokens: Tokens) -> int:
             known += size
         elif number < len(old.messages) and old.messages[number].role == message.role:
             one, other = old.messages[number].raw.decode(), message.raw.decode()
-            same = min(alike(one, other) + alike(one[::-1], other[::-1]), len(other))
+            same = min(
+                common_prefix(one, other) + common_prefix(one[::-1], other[::-1]), len(other)
+            )
             known += size * same // max(len(one), len(other)) if same * 2 > len(other) else 0
     return min(known, len(tokens.ids))
 
@@ -338,9 +340,11 @@ def _by_template(
     if placed.kind not in ("grown", "again") or shared >= min(len(before), len(tokens.ids)) - _EDGE:
         return ()
     index = max((at for at, start in enumerate(tokens.starts[:-1]) if start <= shared), default=0)
-    at = alike(tokens.before, tokens.text)
+    # Where the text before is not held, there is nothing to show.
+    old, new = (tokens.before, tokens.text) if tokens.before else ("", "")
+    at = common_prefix(old, new)
     start, end = max(0, at - AROUND), at + AROUND
-    texts = tokens.before[start:end], tokens.text[start:end]
+    texts = old[start:end], new[start:end]
     return (Difference("prompt", index, "", at, "template", *texts, at - start),)
 
 

@@ -15,6 +15,7 @@ from typing import Any
 
 from kvagent.backends.llamacpp_jinja import WatchedDict, WatchedList, WatchedText, adapt
 from kvagent.backends.prompt import Dialect, Edges, Prompt, PromptError, Template, messages_of
+from kvagent.prefixcache.seen import common_prefix
 
 CHATML = """{%- for message in messages -%}
   {{- '<|im_start|>' + message.role + '\\n' + message.content + '<|im_end|>\\n' -}}
@@ -110,7 +111,7 @@ def _prompt(
     generation = body.get("add_generation_prompt") is not False
     if continued is not None:
         with_prompt, without = render(generation=True), render(generation=False)
-        text = without + with_prompt[_common(with_prompt, without) :] + continued
+        text = without + with_prompt[common_prefix(with_prompt, without) :] + continued
     else:
         text = render(generation=generation)
         if _HARMONY in template.source and not generation:
@@ -311,15 +312,6 @@ def _continued(body: Mapping[str, Any], messages: Sequence[Mapping[str, Any]]) -
     if messages[-1].get("tool_calls") and replies[-1]:
         raise PromptError("llama.cpp refuses a tool call as the last message: send its result")
     return _text_of(messages[-1]["content"], "\n\n")
-
-
-def _common(left: str, right: str) -> int:
-    at = 0
-    for one, other in zip(left, right, strict=False):
-        if one != other:
-            break
-        at += 1
-    return at
 
 
 # Templates that it knows by their text.

@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kvagent.audit.difference import Difference, alike, differences
+from kvagent.audit.difference import Difference, differences
 from kvagent.audit.sent import Reader
+from kvagent.prefixcache.seen import common_prefix
 from tests.audit.logs import SYSTEM, TOOLS, Message, call, reply, request, result, user
 
 BODY = [
@@ -113,7 +114,7 @@ def test_a_system_message_more() -> None:
 @given(st.text(max_size=400), st.text(min_size=1), st.text(min_size=1))
 def test_the_texts_stand_side_by_side(common: str, one_end: str, other_end: str) -> None:
     old, new = common + one_end, common + other_end
-    at = alike(old, new)
+    at = common_prefix(old, new)
     assert old[:at] == new[:at]
     assert old[at : at + 1] != new[at : at + 1] or at == len(old) == len(new)
     if old == new:

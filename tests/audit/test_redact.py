@@ -15,7 +15,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kvagent.audit.difference import alike
 from kvagent.audit.prompts import Estimated
 from kvagent.audit.redact import contrast_stand_in, redacted, stand_in
 from kvagent.audit.report.as_json import as_dict
@@ -23,6 +22,7 @@ from kvagent.audit.rule import Contrast
 from kvagent.audit.run import audit_files
 from kvagent.audit.session import Failed, Report, Session
 from kvagent.audit.settings import Settings
+from kvagent.prefixcache.seen import common_prefix
 from tests.audit.report.forms import FORMS, written
 from tests.audit.report.reports import everything, row, session
 
@@ -98,12 +98,12 @@ def test_a_contrast_keeps_its_shape(
 ) -> None:
     count = counter(counters, name)
     before, after = common + old + tail, common + new + tail
-    at = alike(before, after)
+    at = common_prefix(before, after)
     made = contrast_stand_in(Contrast(before, after, at), count)
     assert [count(made.before), count(made.after)] == [count(before), count(after)]
     assert not words(made.before + " " + made.after)
     assert (made.before == made.after) == (before == after) or count(before) == count(after) == 0
-    assert made.offset == alike(made.before, made.after)
+    assert made.offset == common_prefix(made.before, made.after)
     if not at:
         assert not made.offset
     # Of what both have in common a token or two, at the border, may be counted to what differs.
@@ -140,7 +140,7 @@ def test_what_is_common_stays_on_both_sides() -> None:
 def test_a_side_without_text_of_its_own_has_none(
     before: str, after: str, expected: tuple[str, str]
 ) -> None:
-    made = contrast_stand_in(Contrast(before, after, alike(before, after)), estimated())
+    made = contrast_stand_in(Contrast(before, after, common_prefix(before, after)), estimated())
     assert (made.before, made.after) == expected
 
 

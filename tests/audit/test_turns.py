@@ -32,6 +32,8 @@ from tests.audit.logs import (
     session,
     user,
 )
+from tests.audit.test_rendered import model
+from tests.tokens.toy_templates import Toy
 
 LONG = {**SYSTEM, "content": SYSTEM["content"] * 40}
 
@@ -125,6 +127,33 @@ def test_all_that_a_transcript_may_hold() -> None:
     assert (sums.requests, sums.exact) == (3, False)
     assert sums.predicted_tokens == 128
     assert sums.reported_hit_rate is None
+
+
+@pytest.mark.parametrize("is_held", [True, False])
+def test_what_the_template_changed_is_shown_where_the_text_before_is_held(
+    is_held: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Three conversations in turn, whose reasoning the template drops once a question follows."""
+    if not is_held:
+        monkeypatch.setattr("kvagent.audit.rendered._TEXTS", 0)
+    made = model(Toy(reasoning="loop").source())
+    analysis = Analysis(Exact(made))
+    first, second = [], []
+    for task in ("Mend the clock.", "Who lives in Rome?", "Count all the ships"):
+        thought = {**call("read", task), "content": task, "reasoning_content": f"{task} Well. " * 9}
+        asked = [user(task), thought, result(f"{task} " * 9, task)]
+        first.append(request(asked))
+        second.append(request([*asked, reply("so it is"), user("go on")]))
+    found = [analysis.turn(each) for each in (*first, *second)]
+    for turn, prompt in zip(found[3:], second, strict=True):
+        (difference,) = turn.differences
+        assert difference.cause == "template"
+        if is_held:
+            text = made.prompt({"messages": list(prompt.messages)})
+            assert text[difference.character - difference.offset :].startswith(difference.after)
+            assert difference.before != difference.after
+        else:
+            assert (difference.character, difference.before, difference.after) == (0, "", "")
 
 
 class Asked(Estimated):

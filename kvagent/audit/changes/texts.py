@@ -12,7 +12,7 @@ from difflib import SequenceMatcher
 from itertools import accumulate
 from typing import Any, Literal
 
-from kvagent.audit.difference import alike
+from kvagent.prefixcache.seen import common_prefix
 from kvagent.volatile import MARK_OPEN, Line, Reader, Span, is_clock
 
 What = Literal["clock", "id", "text"]
@@ -110,10 +110,10 @@ class Texts:
             elif all(each.what != "text" for each in found):
                 if not found:
                     # Lines that are the same may begin like those that were put in or taken out.
-                    at = alike(before, after)
+                    at = common_prefix(before, after)
                     change = Change("text", "", at, at)
                 found.append(change)
-        return found or [Change("text", "", at := alike(before, after), at)]
+        return found or [Change("text", "", at := common_prefix(before, after), at)]
 
     def lasting(self, text: str) -> str:
         """The text without clocks and ids."""
@@ -191,7 +191,7 @@ class _Sides:
             yield from self._value(one, other, old.spans[at], new.spans[at])
         start = old.spans[first - 1].end if first else 0
         starts = new.spans[first - 1].end if first else 0
-        same = alike(old.text[start:], new.text[starts:])
+        same = common_prefix(old.text[start:], new.text[starts:])
         yield Change(
             "text",
             "",
@@ -206,7 +206,7 @@ class _Sides:
         was, now = old.text[before.start : before.end], new.text[after.start : after.end]
         if was == now:
             return
-        at = alike(was, now)
+        at = common_prefix(was, now)
         in_front = max((span.end for span in new.spans if span.end <= after.start), default=0)
         yield Change(
             _what(new, after, now),
@@ -219,7 +219,7 @@ class _Sides:
         """Other text from these lines on."""
         old = self._old[one].text if one < len(self._old) else ""
         new = self._new[other].text if other < len(self._new) else ""
-        same = alike(old, new)
+        same = common_prefix(old, new)
         return Change("text", "", self._old_starts[one] + same, self._new_starts[other] + same)
 
 
@@ -238,8 +238,8 @@ def _pieces(line: Line) -> tuple[str, ...]:
 
 def _is_alike(one: str, other: str) -> bool:
     """Whether it is one line, but for clocks and ids, with something in it changed."""
-    same = alike(one, other)
-    same += alike(one[same:][::-1], other[same:][::-1])
+    same = common_prefix(one, other)
+    same += common_prefix(one[same:][::-1], other[same:][::-1])
     return same * 2 >= max(len(one), len(other))
 
 

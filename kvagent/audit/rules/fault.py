@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Hashable
 from dataclasses import dataclass
 
-from kvagent.audit.difference import AROUND, alike
+from kvagent.audit.difference import AROUND
 from kvagent.audit.rule import Contrast, Rule, Sighting, Spot
 from kvagent.audit.turns import Turn
+from kvagent.prefixcache.seen import common_prefix
 
 # Characters of a text that is shown by its beginning.
 _SHOWN = 160
@@ -79,7 +80,7 @@ def _line(text: str, at: int, left: int) -> str:
 
 def first_contrast(before: str, after: str) -> tuple[int, Contrast]:
     """The first character in which they differ, and the texts around it."""
-    at = alike(before, after)
+    at = common_prefix(before, after)
     return at, contrast(before, after, at, at)
 
 

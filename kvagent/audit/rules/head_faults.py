@@ -6,13 +6,14 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from kvagent.audit.changes import tools as tool_changes
 from kvagent.audit.changes.texts import Texts, joined, parts_of, place_in
-from kvagent.audit.difference import alike, first_field, loaded
+from kvagent.audit.difference import first_field, loaded
 from kvagent.audit.rule import Rule
 from kvagent.audit.rules import head
 from kvagent.audit.rules.fault import Fault, contrast, first_contrast, is_seen, is_unseen, lost
 from kvagent.audit.sent import Known, Snapshot
 from kvagent.audit.turns import Turn
 from kvagent.chat import text_of
+from kvagent.prefixcache.seen import common_prefix
 
 # Options under which a cache is kept or chosen: they leave the prompt as it is.
 _NOT_OF_THE_PROMPT = frozenset(
@@ -229,8 +230,8 @@ def _shared(one: str, other: str) -> float:
     """The share of the longer text that stands in the other one, too."""
     lines = {line.strip() for line in one.split("\n")}
     whole = sum(len(line) for line in other.split("\n") if line.strip() in lines)
-    ends = alike(one, other)
-    ends += alike(one[ends:][::-1], other[ends:][::-1])
+    ends = common_prefix(one, other)
+    ends += common_prefix(one[ends:][::-1], other[ends:][::-1])
     return max(whole, ends) / max(len(one), len(other))
 
 
@@ -266,4 +267,4 @@ def _same(old: Sequence[Known], new: Sequence[Known]) -> int:
 
 def _static(one: str, other: str) -> int:
     """How many characters stand unchanged behind a change."""
-    return alike(one[::-1], other[::-1])
+    return common_prefix(one[::-1], other[::-1])

@@ -11,7 +11,7 @@ from typing import get_args
 from hypothesis import strategies as st
 
 from kvagent.audit.conversations import Kind
-from kvagent.audit.difference import Where, Why, alike
+from kvagent.audit.difference import Where, Why
 from kvagent.audit.prediction import Target
 from kvagent.audit.reported import Gap, Reason
 from kvagent.audit.rule import Contrast, Finding, Rule, Severity, Spot
@@ -29,6 +29,7 @@ from kvagent.audit.session import (
 from kvagent.audit.transcript import Hashed, Place, Reported, Unreadable
 from kvagent.audit.turns import Parts, Totals, Traced
 from kvagent.prefixcache.hit import Loss
+from kvagent.prefixcache.seen import common_prefix
 
 CLOCK = Rule(
     "KVA101",
@@ -210,7 +211,7 @@ def _totals(draw: st.DrawFn) -> Totals:
 @st.composite
 def _contrasts(draw: st.DrawFn) -> Contrast:
     common, before, after = draw(_TEXT), draw(_TEXT), draw(_TEXT)
-    return Contrast(common + before, common + after, alike(common + before, common + after))
+    return Contrast(common + before, common + after, common_prefix(common + before, common + after))
 
 
 _SPOTS = st.builds(

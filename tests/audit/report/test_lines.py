@@ -6,9 +6,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from kvagent.audit.difference import alike
 from kvagent.audit.report.lines import Differing, cost, differing, one_line
 from kvagent.audit.rule import Contrast
+from kvagent.prefixcache.seen import common_prefix
 from tests.audit.report.reports import CLOCK, finding
 
 TEXTS = st.text(
@@ -17,7 +17,7 @@ TEXTS = st.text(
 
 
 def shown(before: str, after: str) -> Differing:
-    return differing(Contrast(before, after, alike(before, after)))
+    return differing(Contrast(before, after, common_prefix(before, after)))
 
 
 @pytest.mark.parametrize(
@@ -51,7 +51,7 @@ def test_both_lines_are_alike_up_to_the_place(common: str, old: str, new: str) -
         assert bool(line) == bool(text)
     if before and after:
         assert made.before[: made.at] == made.after[: made.at]
-        at = alike(before, after)
+        at = common_prefix(before, after)
         sides = [side[at : at + 1] for side in (before, after)]
         if all(side and side == one_line(side) for side in sides):
             assert [made.before[made.at], made.after[made.at]] == sides

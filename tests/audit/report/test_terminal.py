@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 from rich.console import Console
 
-from kvagent.audit.difference import alike
 from kvagent.audit.report.screen.contrast import contrasted
 from kvagent.audit.report.screen.layout import Layout
 from kvagent.audit.report.terminal import show
@@ -24,6 +23,7 @@ from kvagent.audit.session import Failed, Gate, Report, Result, WhatIf
 from kvagent.audit.settings import Settings
 from kvagent.audit.transcript import Reported
 from kvagent.audit.turns import Totals
+from kvagent.prefixcache.seen import common_prefix
 from tests.audit.report.reports import (
     CLOCK,
     DEAD_TOOL,
@@ -120,7 +120,7 @@ def test_the_mark_stands_below_the_first_character_that_differs(
     common: str, before: str, after: str, width: int, indent: int, encoding: str
 ) -> None:
     texts = common + before, common + after
-    at = alike(*texts)
+    at = common_prefix(*texts)
     layout = Layout(Console(file=_File(encoding), width=width, color_system=None))
     lines = contrasted(Contrast(*texts, at), layout, indent=indent)
     plain = [line.plain for line in lines]

@@ -5,10 +5,10 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kvagent.audit.difference import alike
 from kvagent.audit.report.page.contrast import Piece, side_by_side
 from kvagent.audit.report.page.visible import character, visible
 from kvagent.audit.rule import Contrast
+from kvagent.prefixcache.seen import common_prefix
 
 _PLAIN = st.text("ab1 :", max_size=60)
 
@@ -18,7 +18,7 @@ def test_both_texts_are_whole_and_the_place_is_marked_once(
     front: str, one: str, other: str
 ) -> None:
     before, after = front + one, front + other
-    at = alike(before, after)
+    at = common_prefix(before, after)
     for text, side in zip(
         (before, after), side_by_side(Contrast(before, after, at), cut=False), strict=True
     ):
