@@ -7,7 +7,7 @@ without, those of a plain rendering by a general tokenizer, which is about as lo
 from __future__ import annotations
 
 from array import array
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import orjson
@@ -31,6 +31,10 @@ _ROOM = 1_000_000
 _PIECE = 8_192
 
 
+def _untold() -> tuple[str, str]:
+    return "", ""
+
+
 class Tokens(NamedTuple):
     """A request as tokens."""
 
@@ -43,10 +47,9 @@ class Tokens(NamedTuple):
     """Whether these are the model's own tokens."""
     fault: str = ""
     """Why they are not, where the model's were asked for."""
-    text: str = ""
-    """What the template renders; empty where there is none."""
-    before: str = ""
-    """The same of the request before this one, where it is held."""
+    texts: Callable[[], tuple[str, str]] = _untold
+    """What the template renders of the request before this one, and of this one; empty where that
+    is not known. To be asked before the next request is."""
     same: int = 0
     """So many of ``ids``, from the first on, were taken over from the request before this one;
     there may be more that are the same."""

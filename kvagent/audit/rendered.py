@@ -11,9 +11,10 @@ from array import array
 from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from kvagent.audit.composed import Texts, body_of, is_looked_at
+from kvagent.audit.composed import Texts, body_again, body_of, is_looked_at
 from kvagent.audit.conversations import Placed
 from kvagent.audit.pieces import Cut, Pieces
 from kvagent.audit.prompts import Estimated, Ids, Tokens
@@ -134,10 +135,20 @@ class Exact:
             rendered.ids,
             rendered.starts,
             exact=True,
-            text=drawn.text,
-            before=drawn.before,
+            texts=partial(self._both, placed, drawn),
             same=rendered.same,
         )
+
+    def _both(self, placed: Placed, drawn: _Drawn) -> tuple[str, str]:
+        """The text before, rendered anew if it is not held, and this one."""
+        from kvagent.tokens.template import TemplateError
+
+        if drawn.before or placed.before is None:
+            return drawn.before, drawn.text
+        try:
+            return self._model.prompt(body_again(placed.before)), drawn.text
+        except (PromptError, TemplateError, ValueError):
+            return "", ""
 
     def _estimated(self, placed: Placed, fault: str) -> Tokens:
         made = self._instead.tokens(placed)

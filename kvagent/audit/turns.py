@@ -340,8 +340,7 @@ def _by_template(
     if placed.kind not in ("grown", "again") or shared >= min(len(before), len(tokens.ids)) - _EDGE:
         return ()
     index = max((at for at, start in enumerate(tokens.starts[:-1]) if start <= shared), default=0)
-    # Where the text before is not held, there is nothing to show.
-    old, new = (tokens.before, tokens.text) if tokens.before else ("", "")
+    old, new = tokens.texts()
     at = common_prefix(old, new)
     start, end = max(0, at - AROUND), at + AROUND
     texts = old[start:end], new[start:end]

@@ -121,12 +121,13 @@ def _broken(turn: Turn, found: Difference) -> Sighting:
         if hazard.code in codes and (kind != "reasoning" or hazard.where.endswith("bare") == bare)
     ]
     fix, example = _mended(fitting)
+    is_shown = found.before != found.after  # a running server does not tell what it renders
     spot = spot_of(
         turn,
         message,
         tokens=turn.wasted_tokens,
-        character=found.character,
-        contrast=Contrast(found.before, found.after, found.offset),
+        character=found.character if is_shown else None,
+        contrast=Contrast(found.before, found.after, found.offset) if is_shown else None,
     )
     return Sighting(rule, kind, spot, said, fix, example, everywhere=True)
 
