@@ -11,10 +11,7 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-import orjson
-
 from kvagent.audit.conversations import Placed
-from kvagent.audit.sent import Snapshot
 from kvagent.backends.prompt import PromptError
 from kvagent.prefixcache.seen import common_prefix
 
@@ -157,17 +154,6 @@ def body_of(placed: Placed) -> dict[str, Any]:
     request = placed.request
     body = {**request.options, "messages": list(request.messages)}
     return {**body, "tools": list(request.tools)} if request.tools else body
-
-
-def body_again(sent: Snapshot) -> dict[str, Any]:
-    """What shaped the prompt of a request whose dicts are not held any more.
-
-    Raises:
-        ValueError: it holds what is no JSON.
-    """
-    body: dict[str, Any] = {name: orjson.loads(raw) for name, raw in sent.options.items()}
-    body["messages"] = [orjson.loads(message.raw) for message in sent.messages]
-    return {**body, "tools": [orjson.loads(raw) for raw in sent.tools]} if sent.tools else body
 
 
 def is_looked_at(number: int) -> bool:

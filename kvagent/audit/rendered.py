@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from kvagent.audit.composed import Texts, body_again, body_of, is_looked_at
+from kvagent.audit.composed import Texts, body_of, is_looked_at
 from kvagent.audit.conversations import Placed
 from kvagent.audit.pieces import Cut, Pieces
 from kvagent.audit.prompts import Estimated, Ids, Tokens
@@ -146,7 +146,7 @@ class Exact:
         if drawn.before or placed.before is None:
             return drawn.before, drawn.text
         try:
-            return self._model.prompt(body_again(placed.before)), drawn.text
+            return self._model.prompt(placed.before.again()), drawn.text
         except (PromptError, TemplateError, ValueError):
             return "", ""
 

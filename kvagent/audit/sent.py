@@ -74,6 +74,18 @@ class Snapshot(NamedTuple):
         """The messages behind the head."""
         return self.messages[self.head :]
 
+    def again(self) -> dict[str, Any]:
+        """What shapes its prompt, as the body of a request.
+
+        Raises:
+            ValueError: something in it was no JSON.
+        """
+        body: dict[str, Any] = {name: orjson.loads(raw) for name, raw in self.options.items()}
+        body["messages"] = [orjson.loads(message.raw) for message in self.messages]
+        if self.tools:
+            body["tools"] = [orjson.loads(raw) for raw in self.tools]
+        return body
+
 
 class _Read(NamedTuple):
     """The messages of a request, and what was made of them."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Generator, Sequence
-from functools import cache
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import orjson
@@ -135,14 +135,45 @@ class Served:
             ids, starts = last
         else:
             try:
-                body = _body(placed, self._server.server.model)
-                ids = array("I", self._ask(self._server.tokens(body)))
+                ids = array("I", self._ask(self._server.tokens(self._body(placed))))
             except PromptError as error:
                 made = self._instead.tokens(placed)
                 return Tokens(made.ids, made.starts, exact=False, fault=error.fault)
             starts = self._starts(placed, ids, last)
         self._last.put(placed.branch, (ids, starts), len(ids) + len(starts))
-        return Tokens(ids, starts, exact=True)
+        return Tokens(ids, starts, exact=True, texts=partial(self._texts, placed))
+
+    def _texts(self, placed: Placed) -> tuple[str, str]:
+        """What the server renders of the request before this one, and of this one."""
+        if placed.before is None:
+            return "", ""
+        try:
+            before = {**placed.before.again(), **self._named()}
+            after = self._body(placed)
+            return self._ask(self._server.prompt(before)), self._ask(self._server.prompt(after))
+        except (PromptError, ValueError):
+            return "", ""
+
+    def _named(self) -> dict[str, Any]:
+        """The model goes by the server's own name for it."""
+        model = self._server.server.model
+        return {} if model is None else {"model": model}
+
+    def _body(self, placed: Placed) -> dict[str, Any]:
+        """What shapes the prompt. Raises ``PromptError``."""
+        request = placed.request
+        body: dict[str, Any] = {
+            key: value for key, value in request.options.items() if key in PROMPT_KEYS
+        }
+        body["messages"] = list(request.messages)
+        if request.tools:
+            body["tools"] = list(request.tools)
+        body |= self._named()
+        try:
+            orjson.dumps(body)
+        except (TypeError, ValueError) as error:  # half a surrogate pair, a number without end
+            raise PromptError(f"the request is no JSON that can be sent: {error}") from error
+        return body
 
     def _starts(
         self, placed: Placed, ids: Ids[int], last: tuple[Ids[int], Sequence[int]] | None
@@ -197,21 +228,3 @@ def _is_the_same(placed: Placed) -> bool:
         and not placed.head_changed
         and placed.common == len(old.messages) == len(placed.snapshot.messages)
     )
-
-
-def _body(placed: Placed, model: str | None) -> dict[str, Any]:
-    """What shapes the prompt; the model goes by the server's own name for it."""
-    request = placed.request
-    body: dict[str, Any] = {
-        key: value for key, value in request.options.items() if key in PROMPT_KEYS
-    }
-    body["messages"] = list(request.messages)
-    if request.tools:
-        body["tools"] = list(request.tools)
-    if model is not None:
-        body["model"] = model
-    try:
-        orjson.dumps(body)
-    except (TypeError, ValueError) as error:  # half a surrogate pair, a number without end
-        raise PromptError(f"the request is no JSON that can be sent: {error}") from error
-    return body

@@ -37,6 +37,14 @@ class ServerTokens:
         """
         return (yield from server_tokens.tokens(self.server, body))
 
+    def prompt(self, body: Mapping[str, Any]) -> Generator[Fetch, Fetched, str]:
+        """The text that it tokenises for a chat request with this body.
+
+        Raises:
+            PromptError: as ``tokens``.
+        """
+        return (yield from server_tokens.prompt(self.server, body))
+
     def count(self, text: str) -> Generator[Fetch, Fetched, int]:
         """The tokens of a text by itself; beside other text, some at its ends may join."""
         return len((yield from server_tokens.text_tokens(self.server, text)))

@@ -44,6 +44,9 @@ TOYS = st.builds(
 )
 
 
+MARKS = ("<|im_start|>", "<|im_end|>", "<s>", "</s>")
+
+
 class Bytes:
     """A tokenizer of bytes, with ChatML's special tokens and one that swallows nothing."""
 
@@ -54,8 +57,7 @@ class Bytes:
         from kvagent.tokens.specials import Specials
 
         self.edges = Edges()
-        marks = ("<|im_start|>", "<|im_end|>", "<s>", "</s>")
-        self._specials = Specials({mark: 300 + at for at, mark in enumerate(marks)})
+        self._specials = Specials({mark: 300 + at for at, mark in enumerate(MARKS)})
 
     def encode(self, text: str, *, add_special: bool = False) -> list[int]:
         ids: list[int] = []

@@ -15,6 +15,7 @@ from kvagent.audit.prompts import Estimated
 from kvagent.audit.rendered import Exact
 from kvagent.audit.served import Served, served
 from kvagent.audit.settings import Settings, SettingsError
+from kvagent.audit.turns import Analysis, Turn
 from kvagent.backends import Fetch, Fetched, Server
 from kvagent.backends.llamacpp_prompt import LLAMACPP
 from kvagent.backends.prompt import PromptError
@@ -23,7 +24,7 @@ from kvagent.tokens.model import Model
 from kvagent.tokens.server import ServerTokens
 from kvagent.tokens.template import ChatTemplate, TemplateError
 from tests.audit.logs import SYSTEM, TOOLS, Message, call, reply, request, result, user
-from tests.audit.test_rendered import Bytes, logs
+from tests.audit.test_rendered import MARKS, Bytes, logs
 from tests.tokens.toy_templates import Toy
 
 pytest.importorskip("tokenizers", reason="needs the extra `exact`")
@@ -36,9 +37,11 @@ KINDS = ("llama.cpp", "vllm")
 class Toys:
     """A server that answers out of a model's files."""
 
-    def __init__(self, kind: Literal["llama.cpp", "vllm"] = "llama.cpp") -> None:
+    def __init__(
+        self, kind: Literal["llama.cpp", "vllm"] = "llama.cpp", toy: Toy | None = None
+    ) -> None:
         dialect = LLAMACPP if kind == "llama.cpp" else VLLM
-        self.model = Model(ChatTemplate(Toy().source()), Bytes(), dialect)
+        self.model = Model(ChatTemplate((toy or Toy()).source()), Bytes(), dialect)
         self.tokens = ServerTokens(Server(kind, model="toy"))
         self.asked: list[str] = []
         self.down = False
@@ -63,6 +66,8 @@ class Toys:
                 return Fetched(200, orjson.dumps({"prompt": self.model.prompt(body)}))
             if fetch.path == "/tokenize":
                 return Fetched(200, orjson.dumps({"tokens": self._ids(body)}))
+            if fetch.path == "/detokenize":
+                return Fetched(200, orjson.dumps({"prompt": _text(body["tokens"])}))
         except (PromptError, TemplateError) as error:
             return Fetched(400, orjson.dumps({"error": {"message": str(error)}}))
         return Fetched(404, b"")
@@ -71,6 +76,11 @@ class Toys:
         if "messages" in body:
             return self.model.tokens(body)
         return self.model.tokenizer.encode(body["content"] if "content" in body else body["prompt"])
+
+
+def _text(ids: list[int]) -> str:
+    text = b"".join(bytes([token]) if token < 256 else MARKS[token - 300].encode() for token in ids)
+    return text.decode()
 
 
 @settings(deadline=None, max_examples=60)
@@ -115,13 +125,30 @@ def test_messages_stand_where_they_are_in_a_prompt_that_grows(
         ]
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_it_is_asked_what_its_template_changed(kind: Literal["llama.cpp", "vllm"]) -> None:
+    toys = Toys(kind, Toy(reasoning="loop"))
+    thought = {**call("read", "a"), "reasoning_content": "Let me think. " * 9}
+    asked = [SYSTEM, user("Mend the clock."), thought, result("a line", "a")]
+    log = [request(asked), request([*asked, reply("so it is"), user("go on")])]
+    seen = []
+    for prompts in (Served(toys.tokens, toys), Exact(toys.model)):
+        *_, turn = Analysis(prompts).turns(log)
+        assert isinstance(turn, Turn)
+        (difference,) = turn.differences
+        assert difference.cause == "template"
+        assert "Let me think" in difference.before
+        seen.append((difference.character, difference.before, difference.after))
+    assert seen[0] == seen[1]
+
+
 def test_a_request_that_is_sent_again_is_not_asked_for_again() -> None:
     toys = Toys()
     prompts, conversations = Served(toys.tokens, toys), Conversations()
     sent = request([SYSTEM, user("Hello, are you there?")])
     first = prompts.tokens(conversations.place(sent))
     asked = len(toys.asked)
-    assert prompts.tokens(conversations.place(sent)) == first
+    assert prompts.tokens(conversations.place(sent)).ids == first.ids
     assert len(toys.asked) == asked
 
 
