@@ -25,27 +25,33 @@ class ByteLevel:
     """
 
     def __init__(self, vocabulary: Mapping[str, int], merges: Sequence[str], pre: PreType) -> None:
+        from tokenizers import pre_tokenizers
+
         self._size = max(vocabulary.values(), default=-1) + 1
-        self._tokenizer = _build(vocabulary, merges, pre, self._size)
+        lacking = sorted(set(pre_tokenizers.ByteLevel.alphabet()) - vocabulary.keys())
+        self._lacks = bool(lacking)
+        # A byte without a token is dropped, but keeps its neighbours apart: it gets an id for the
+        # time of merging.
+        ids = {**vocabulary, **{letter: self._size + at for at, letter in enumerate(lacking)}}
+        self._tokenizer = _build(ids, merges, pre)
 
-    def encode(self, text: str) -> list[int]:
-        """The ids of ``text``; a byte that the vocabulary lacks has none."""
-        ids: list[int] = self._tokenizer.encode(text, add_special_tokens=False).ids
-        return [one for one in ids if one < self._size]
+    def encode_all(self, texts: Sequence[str]) -> list[list[int]]:
+        """The ids of each text; a byte that the vocabulary lacks has none."""
+        if len(texts) == 1:  # without the threads of the library
+            encoded = [self._tokenizer.encode(texts[0], add_special_tokens=False)]
+        else:
+            encoded = self._tokenizer.encode_batch_fast(texts, add_special_tokens=False)
+        if not self._lacks:
+            return [each.ids for each in encoded]
+        return [[one for one in each.ids if one < self._size] for each in encoded]
 
 
-def _build(
-    vocabulary: Mapping[str, int], merges: Sequence[str], pre: PreType, size: int
-) -> tokenizers.Tokenizer:
+def _build(ids: Mapping[str, int], merges: Sequence[str], pre: PreType) -> tokenizers.Tokenizer:
     from tokenizers import Regex, Tokenizer, models, pre_tokenizers
 
     pairs = [(left, right) for left, _, right in map(_pair, merges)]
-    # A byte without a token is dropped, but keeps its neighbours apart: it gets an id for the time
-    # of merging.
-    lacking = sorted(set(pre_tokenizers.ByteLevel.alphabet()) - vocabulary.keys())
-    ids = {**vocabulary, **{letter: size + at for at, letter in enumerate(lacking)}}
     try:
-        tokenizer = Tokenizer(models.BPE(ids, pairs, ignore_merges=pre.whole_words))
+        tokenizer = Tokenizer(models.BPE(dict(ids), pairs, ignore_merges=pre.whole_words))
     except Exception as error:  # the library raises nothing narrower
         raise TokenizerError(f"the vocabulary and its merges do not fit: {error}") from error
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(

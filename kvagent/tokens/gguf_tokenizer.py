@@ -70,22 +70,30 @@ class GGUFTokenizer:
 
         ``add_special`` adds what llama.cpp adds to a prompt of this model, bos most of all.
         """
-        ids = list(self._bos) if add_special else []
-        after_special = True
-        try:
-            for piece in self._specials.split(text):
-                if isinstance(piece, int):
-                    ids.append(piece)
-                else:
-                    ids += self._plain(piece, after_special)
-                after_special = isinstance(piece, int)
-        except (TypeError, UnicodeError) as error:
-            raise TokenizerError("the text is no text: it holds half a surrogate pair") from error
-        return ids + list(self._eos) if add_special else ids
+        (ids,) = self.encode_all([text])
+        return [*self._bos, *ids, *self._eos] if add_special else ids
 
     def encode_all(self, texts: Sequence[str]) -> list[list[int]]:
-        """``encode`` of each text."""
-        return [self.encode(text) for text in texts]
+        """``encode`` of each text; what lies between special tokens is encoded in one go."""
+        try:
+            cut = [list(self._specials.split(text)) for text in texts]
+            plain = [
+                (piece, not at or isinstance(pieces[at - 1], int))
+                for pieces in cut
+                for at, piece in enumerate(pieces)
+                if isinstance(piece, str)
+            ]
+            encoded = iter(self._plain(plain))
+        except (TypeError, UnicodeError) as error:
+            raise TokenizerError("the text is no text: it holds half a surrogate pair") from error
+        return [
+            [
+                each
+                for piece in pieces
+                for each in ((piece,) if isinstance(piece, int) else next(encoded))
+            ]
+            for pieces in cut
+        ]
 
     def token(self, name: str) -> str | None:
         """The text of a named token, ``bos`` or ``eos``; ``None`` if the model has none."""
@@ -134,20 +142,21 @@ class GGUFTokenizer:
             )
         pre = PRE_TYPES[name]
         words = ByteLevel(ids, self._read("merges") or [], pre)
-        return lambda text, _: words.encode(text), pre.adds_bos
+        return lambda texts: words.encode_all([text for text, _ in texts]), pre.adds_bos
 
     def _sentence_piece(self, ids: Mapping[str, int]) -> tuple[_Plain, bool]:
         scores = self._read("scores")
         if not scores or len(scores) < len(self._tokens):
             raise TokenizerError(f"{self._gguf.path} has no scores for its tokens: {_INSTEAD}")
         pieces = SentencePiece(ids, scores)
-        if self._read("add_space_prefix") is False:
-            return lambda text, _: pieces.encode(text), True
-        return lambda text, first: pieces.encode(f" {text}" if first else text), True
+        before = "" if self._read("add_space_prefix") is False else " "
+        return lambda texts: [
+            pieces.encode(f"{before}{text}" if first else text) for text, first in texts
+        ], True
 
 
-_Plain = Callable[[str, bool], list[int]]
-"""A text without special tokens, and whether it stands at the beginning or behind one."""
+_Plain = Callable[[Sequence[tuple[str, bool]]], list[list[int]]]
+"""Texts without special tokens, each with whether it stands at the beginning or behind one."""
 
 _KINDS: Mapping[
     Any,

@@ -141,7 +141,7 @@ def made(folder: Path, tokenizer: dict[str, Any]) -> tuple[GGUFTokenizer, Path]:
 
 def agree(tokenizer: GGUFTokenizer, server: Running, *texts: str) -> None:
     """With and without what is added at the ends."""
-    ours = [token for text in texts for token in tokenizer.encode(text)]
+    ours = [token for ids in tokenizer.encode_all(texts) for token in ids]
     theirs = server.encode(*texts)
     for text in texts if ours != theirs else ():
         assert tokenizer.encode(text) == server.encode(text), text
