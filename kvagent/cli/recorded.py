@@ -1,7 +1,7 @@
 """Which bytes of a recorded line are the chat request?
 
-A line is the request's body, or an object that holds it under ``body`` beside keys of the
-recorder's own. Only the span of the body is ever replaced.
+A line is the request's body, or an object that holds it under ``body`` or ``request`` beside keys
+of the recorder's own. Only the span of the body is ever replaced.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Any, NoReturn
 
 _SPACE = re.compile(r"[ \t\r\n]*")
 _AROUND = b" \t\r\n"
+_NAMES = ("body", "request")
 
 
 class Broken(ValueError):
@@ -40,11 +41,12 @@ class Recorded:
         text, value = _parsed(core)
         if not isinstance(value, dict):
             raise Broken(f"is {_kind(value)}, not an object")
-        if "messages" not in value and "body" in value:
-            value = value["body"]
+        name = next((name for name in _NAMES if name in value), None)
+        if "messages" not in value and name is not None:
+            value = value[name]
             if not isinstance(value, dict):
-                raise Broken(f'has {_kind(value)} as "body", not an object')
-            first, last = _span(text, "body")
+                raise Broken(f'has {_kind(value)} as "{name}", not an object')
+            first, last = _span(text, name)
             end = start + len(text[:last].encode())
             start += len(text[:first].encode())
         messages = value.get("messages")

@@ -43,8 +43,8 @@ def rewrite(
         str,
         typer.Argument(
             metavar="IN",
-            help='Recorded requests, one a line: the body, or {"body": ...} with any other keys. '
-            "- is standard input.",
+            help='Recorded requests, one a line: the body, or {"body": ...} or {"request": ...} '
+            "with any other keys. - is standard input.",
         ),
     ],
     out: Annotated[

@@ -36,6 +36,7 @@ def test_a_bare_body(before: bytes, after: bytes) -> None:
     ("before", "after"),
     [
         (b'{"body":', b"}\n"),
+        (b'{"request":', b',"response":{"choices":[]}}\n'),
         (b'{ "at" : 1.50 , "body" : ', b' , "path" : "/v1" }\r\n'),
         (b'{"note":"\\"body\\":{}, caf\xc3\xa9 \xf0\x9f\x8d\xb5 }","body":', b',"x":[{"body":1}]}'),
         (b'{"body":{"of":"another"},"b\\u006fdy":', b"}"),  # the last of two keys counts
@@ -67,6 +68,7 @@ def test_a_request_with_a_key_body_of_its_own_is_the_request() -> None:
         (b"null", "is null, not an object"),
         (b"true", "is true, not an object"),
         (b'{"body":"{}"}', 'has a text as "body", not an object'),
+        (b'{"request":[]}', 'has a list as "request", not an object'),
         (b'{"prompt":"hi"}', 'is not a chat request: it has no list of "messages"'),
         (b'{"messages":[]}', 'is not a chat request: it has no list of "messages"'),
         (b'{"messages":{}}', 'is not a chat request: it has no list of "messages"'),
