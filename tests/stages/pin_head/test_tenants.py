@@ -11,8 +11,6 @@ from tests.stages.pin_head.heads import LONG, breaks, system, user
 from tests.wire import Message, Wire, call, compact, result, say
 
 TENANT = "Customer: {}\nSession 123e4567-e89b-12d3-a456-{}\nCurrent time: 04:{}\nYou help."
-
-
 PATTERN = Volatile(patterns=(r"Customer: (?P<value>\w+)",))
 
 
