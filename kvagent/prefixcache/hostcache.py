@@ -87,12 +87,9 @@ class HostCache:
         similarity = single(common / len(prompt))
         best: Entry | None = None
         for entry in self._entries:
-            least = int(similarity * len(prompt))
-            if (
-                0 < least <= len(prompt)
-                and entry.tokens[least - 1 : least] != prompt[least - 1 : least]
-            ):
-                continue  # less is in common than with the best one, and it is seen at once
+            least = max(int(similarity * len(prompt)), int(WORTH_LOADING * len(entry.tokens)))
+            if least and entry.tokens[least - 1 : least] != prompt[least - 1 : least]:
+                continue  # less is in common than it takes, which is seen at once
             common = common_prefix(entry.tokens, prompt)
             of_entry = single(common / len(entry.tokens))
             of_prompt = single(common / len(prompt))

@@ -73,7 +73,10 @@ class Seen:
         while at < len(sequence):
             child = node.below.get(sequence[at])
             if child is None:
-                node.below[sequence[at]] = _Node(sequence[at:])
+                if node.below or node is self._root:
+                    node.below[sequence[at]] = _Node(sequence[at:])
+                else:
+                    node.label.extend(sequence[at:])  # what only grows stays one piece
                 return
             same = common_prefix(child.label, sequence[at : at + len(child.label)])
             if same < len(child.label):
