@@ -18,8 +18,8 @@ import pytest
 from kvagent import Bypassed, Engine, Event, session
 from kvagent.chat import ChatReply
 from kvagent.flow import Answer, Call, adrive
+from tests.stores.engine.remembered import weight
 from tests.strategies import Agent, Exchange, Step, Traits, play, policy, send
-from tests.test_engine_stores import weight
 
 THREADS = 64
 
