@@ -169,11 +169,12 @@ class Tree:
 
         ``apart``: they were seen to differ between two conversations, not within one.
         """
-        new = [b"slot:%d" % place for place in sorted(changing - slots.changing)]
-        slots.changing = slots.changing | changing
-        if apart:
-            new += [b"apart:%d" % place for place in sorted(changing - slots.apart)]
-            slots.apart = slots.apart | changing
+        with self.ledger.lock:
+            new = [b"slot:%d" % place for place in sorted(changing - slots.changing)]
+            slots.changing |= changing
+            if apart:
+                new += [b"apart:%d" % place for place in sorted(changing - slots.apart)]
+                slots.apart |= changing
         if new and self.store.durable:
             self.store.add(self.namespace, b"volatile:" + skeleton, *new)
 
