@@ -113,8 +113,11 @@ def volatile(text: str) -> str:
     """Mark text of a system prompt that may change without changing the instructions.
 
     The marks are plain tags that a model reads over. Once the text is seen to change, the prompt
-    keeps its first form and the new text reaches the model in a note.
+    keeps its first form and the new text reaches the model in a note. Raises ``TypeError`` for what
+    is no text, and ``ValueError`` for several lines.
     """
+    if not isinstance(text, str):
+        raise TypeError(f"kvagent.volatile: a text is wanted, not {type(text).__name__}")
     if "\n" in text:
         raise ValueError("kvagent.volatile: the text has several lines; mark each on its own")
     return f"{MARK_OPEN}{text}{MARK_CLOSE}"

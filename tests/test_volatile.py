@@ -193,6 +193,11 @@ def test_marked_text_has_one_line() -> None:
         volatile("a\nb")
 
 
+def test_only_a_text_can_be_marked() -> None:
+    with pytest.raises(TypeError, match=r"^kvagent.volatile: a text is wanted, not int$"):
+        volatile(3)  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize("text", ["", "\n", "a\nb\n", "a\r\nb", "\0", "日本\n🙂"])
 def test_lines_joined_are_the_text_again(text: str) -> None:
     assert "\n".join(line.text for line in Reader().lines(text)) == text
