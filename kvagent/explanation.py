@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 from pydantic import BaseModel
 
+from kvagent.recall import RECALL
+
 if TYPE_CHECKING:
     from kvagent.policy import Clear, Compact, Evict, Policy
 
@@ -100,7 +102,9 @@ def _clear(clear: Clear | None, policy: Policy, window: int | None) -> Iterator[
     )
     inputs = "are cleared too" if clear.clear_tool_inputs else "stay"
     kept = f"clear: the newest {clear.keep} results stay, long arguments of old calls {inputs}"
-    tools = ", ".join(clear.exclude_tools)
+    # Where the model is not given the tool of recall, it has no results.
+    absent = RECALL if policy.recall is None else None
+    tools = ", ".join(tool for tool in clear.exclude_tools if tool != absent)
     yield kept + (f"; the results of {tools} stay in any case" if tools else "")
 
 

@@ -116,3 +116,9 @@ def test_excluded_tools_and_the_price_are_named() -> None:
     assert "the results of cat, ls stay in any case" in text
     assert "a cached token costs 0.2 of an uncached one each turn" in text
     assert "clear by price: off" in Policy(clear=Clear(carry_cost=0)).explain(8_000)
+
+
+def test_the_tool_of_recall_is_named_only_where_the_model_has_it() -> None:
+    assert "kvagent_recall" not in Policy().explain(8_000)
+    stays = "; the results of kvagent_recall stay in any case"
+    assert stays in Policy(recall=Recall()).explain(8_000)
