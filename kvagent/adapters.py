@@ -25,6 +25,9 @@ def wrap(client: Client, **options: Any) -> Client:
     ``stages``, ``summarizer``, or ``engine`` to share one. Raises ``TypeError`` for a client that no
     installed adapter knows, and for an option that cannot be what it should.
     """
+    if isinstance(client, type):
+        name = client.__name__
+        raise TypeError(f"kvagent.wrap: give a client, not its class: wrap({name}(...))")
     from importlib.metadata import entry_points  # costs a sixth of kvagent's import
 
     points = entry_points(group="kvagent.adapters")
@@ -33,9 +36,9 @@ def wrap(client: Client, **options: Any) -> Client:
         if adapter.accepts(client):
             wrapped: Client = adapter.wrap(client, **options)
             return wrapped
-    installed = ", ".join(sorted(point.name for point in points)) or "none"
+    if points:
+        hint = f"installed: {', '.join(sorted(point.name for point in points))}"
+    else:
+        hint = "none is installed; for OpenAI clients: pip install 'kvagent[openai]'"
     kind = f"{type(client).__module__}.{type(client).__qualname__}"
-    raise TypeError(
-        f"kvagent.wrap: no adapter for a {kind} (installed: {installed}); for OpenAI clients "
-        "install kvagent[openai]"
-    )
+    raise TypeError(f"kvagent.wrap: no adapter for a {kind} ({hint})")
