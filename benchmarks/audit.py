@@ -152,6 +152,8 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--json", type=Path, help="write the figures there")
     arguments = parser.parse_args()
+    if not Path(arguments.model, "tokenizer.json").is_file():
+        parser.error(f"{arguments.model} is no Hugging Face folder: it has no tokenizer.json")
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "requests.jsonl"
         size = write(file, arguments.requests)
