@@ -7,21 +7,17 @@ as text, as bytes, packed, or as what they say; answers that were streamed are p
 from __future__ import annotations
 
 import re
-import zlib
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from kvagent.audit.formats import exchange
+from kvagent.audit.formats import http_call
 from kvagent.audit.formats.contents import Contents
-from kvagent.audit.formats.dialects.call import Answered
-from kvagent.audit.formats.fields import items, mapping, string, tokens
+from kvagent.audit.formats.fields import items, mapping, string
 from kvagent.audit.formats.format import Format
-from kvagent.audit.formats.json_text import Broken, parsed_text
+from kvagent.audit.formats.json_text import Broken
 from kvagent.audit.transcript import Item, Place, Unreadable
 
 _OPENING = re.compile(rb"^interactions:\s*$", re.MULTILINE)
-# Other endpoints that take the same bodies.
-_NO_CALLS = re.compile(r"/(embeddings|moderations|count_tokens|input_tokens|batches)\b")
 _LARGEST = 1 << 26
 _MOST_VALUES = 20_000_000
 _DEEPEST = 100
@@ -121,51 +117,18 @@ def _tidy(value: Any, done: dict[int, tuple[Any, int] | None], depth: int) -> tu
 
 
 def _interactions(place: Place, cassette: Mapping[str, Any]) -> Iterator[Item]:
-    for at, interaction in enumerate(items(cassette.get("interactions"))):
-        interaction = mapping(interaction)
-        request, response = (
-            mapping(interaction.get("request")),
-            mapping(interaction.get("response")),
+    for at, value in enumerate(items(cassette.get("interactions"))):
+        interaction = mapping(value)
+        request = mapping(interaction.get("request"))
+        response = mapping(interaction.get("response"))
+        status = response.get("status")
+        yield from http_call.call(
+            Place(place.file, place.line, f"{place.path}.interactions[{at}]"),
+            string(request.get("uri")) or "",
+            _body(request),
+            _body(response),
+            status.get("code") if isinstance(status, dict) else status,
         )
-        if _NO_CALLS.search((string(request.get("uri")) or "")[:2000]):
-            continue
-        body = _body(request)
-        if isinstance(body, str):
-            try:
-                body = parsed_text(body)
-            except Broken:
-                continue
-        found = exchange.body_of(body) if isinstance(body, dict) else None
-        if found is None:
-            continue  # not a call of a model
-        where = Place(place.file, place.line, f"{place.path}.interactions[{at}]")
-        try:
-            asked = found.dialect.asked(found.body)
-        except Broken as error:
-            yield Unreadable(where, str(error))
-            continue
-        yield exchange.made(
-            where,
-            asked.messages,
-            asked.tools,
-            asked.options,
-            _answered(response),
-            exchange.conversation_of(found.body),
-            None,
-            whole=asked.complete,
-            wire=True,
-        )
-
-
-def _answered(response: Mapping[str, Any]) -> Answered:
-    body = _body(response)
-    answered = exchange.answered_by(body) or Answered()
-    status = response.get("status")
-    code = tokens(status.get("code") if isinstance(status, dict) else status) or 0
-    if code >= 400 and answered.error is None:
-        said = body if isinstance(body, str) else ""
-        return Answered(error=said[:500] or f"status {code}")
-    return answered
 
 
 def _body(message: Mapping[str, Any]) -> Any:
@@ -176,17 +139,8 @@ def _body(message: Mapping[str, Any]) -> Any:
     if isinstance(body, dict) and "string" in body:
         body = body["string"]
     if isinstance(body, bytes):
-        return _unpacked(body).decode("utf-8", "replace")
+        return http_call.decoded(body)
     return body
-
-
-def _unpacked(body: bytes) -> bytes:
-    if not body.startswith(b"\x1f\x8b"):
-        return body
-    try:
-        return zlib.decompressobj(wbits=31).decompress(body, _LARGEST)
-    except zlib.error:
-        return b""
 
 
 FORMAT = Format("cassette", "a VCR cassette", _claims, _read)
