@@ -6,7 +6,11 @@ quickly and one command's needs do not slow another.
 
 from __future__ import annotations
 
+import errno
 import importlib
+import os
+import sys
+from contextlib import suppress
 from typing import Annotated, Any, NamedTuple
 
 import typer
@@ -51,6 +55,12 @@ COMMANDS = {
 }
 
 
+# The disk behind standard output is full, or the user's share of it.
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
+# Both for all commands: each takes these from the group it is in.
+_SETTINGS = {"help_option_names": ["--help", "-h"]}
+
+
 # The types of typer's own base class differ between its versions, hence Any.
 class LazyGroup(TyperGroup):
     """Commands that are imported when they are asked for."""
@@ -72,14 +82,42 @@ class LazyGroup(TyperGroup):
 
     def invoke(self, ctx: Any) -> Any:
         try:
-            return super().invoke(ctx)
+            result = super().invoke(ctx)
+            sys.stdout.flush()  # here, where it can still be said that there is no room
+            return result
         except Failure as failure:
             typer.echo(f"kvagent {ctx.invoked_subcommand}: {failure}", err=True)
             raise typer.Exit(2) from failure
+        except OSError as error:
+            raise _no_room(f"kvagent {ctx.invoked_subcommand}", error) from error
+
+    def main(self, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return super().main(*args, **kwargs)
+        except OSError as error:  # in the group's own help
+            sys.exit(_no_room("kvagent", error).exit_code)
+
+
+def _no_room(name: str, error: OSError) -> typer.Exit:
+    """Say that there is no room for the output; any other error is raised again."""
+    if error.errno not in _NO_ROOM:
+        raise error
+    typer.echo(f"{name}: {error.strerror}", err=True)
+    _forget_what_is_unwritten()
+    return typer.Exit(2)
+
+
+def _forget_what_is_unwritten() -> None:
+    """Lest Python tries once more at its end, and complains once more."""
+    with suppress(OSError, ValueError):  # standard output may be no file at all
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.close(nowhere)
 
 
 main = typer.Typer(
     cls=LazyGroup,
+    context_settings=_SETTINGS,
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode=None,

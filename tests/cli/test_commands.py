@@ -6,6 +6,7 @@ import importlib
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import typer
@@ -72,3 +73,50 @@ def test_a_failure_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
     result = runner.invoke(cli.main, ["rewrite"])
     assert (result.exit_code, result.stderr) == (2, "kvagent rewrite: no ink\n")
     assert isinstance(cli.main, typer.Typer)
+
+
+@pytest.mark.parametrize("name", ["", *cli.COMMANDS])
+def test_help_has_a_short_name(name: str) -> None:
+    words = [name] if name else []
+    short, long = (runner.invoke(cli.main, [*words, option]) for option in ("-h", "--help"))
+    assert (short.exit_code, short.stdout) == (0, long.stdout)
+
+
+def test_the_package_runs_as_the_command() -> None:
+    command = [sys.executable, "-m", "kvagent"]
+    done = subprocess.run([*command, "--version"], capture_output=True, text=True, check=True)
+    assert done.stdout == f"kvagent {kvagent.__version__}\n"
+    done = subprocess.run([*command, "--help"], capture_output=True, text=True, check=True)
+    assert done.stdout.lstrip().startswith("Usage: kvagent [")
+
+
+FULL = Path("/dev/full")
+
+
+@pytest.mark.skipif(not FULL.exists(), reason="this system has no full device")
+@pytest.mark.parametrize(
+    "words",
+    [
+        "--help",
+        "--version",
+        "audit --help",
+        "explain",
+        "explain KVA101",
+        "plan llama-3-8b --gpu h100 --context 8192",
+        f"shorten {Path(__file__).name}",
+        "size llama-3-8b",
+        "size llama-3-8b --json",
+    ],
+)
+def test_a_full_disk_is_one_sentence(words: str) -> None:
+    with FULL.open("wb") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "kvagent", *words.split()],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            cwd=Path(__file__).parent,
+            check=False,
+        )
+    name = "kvagent" if words.startswith("-") else f"kvagent {words.split(maxsplit=1)[0]}"
+    assert (done.returncode, done.stderr) == (2, f"{name}: No space left on device\n")
