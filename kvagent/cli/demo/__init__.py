@@ -73,7 +73,9 @@ def demo(
         errors.print("Interrupted: the server has been stopped, no report was written.")
         raise typer.Exit(130) from None
     except (_DemoError, ServerError) as error:
-        errors.print(str(error), style="red", markup=False, highlight=False, soft_wrap=True)
+        errors.print(
+            f"kvagent demo: {error}", style="red", markup=False, highlight=False, soft_wrap=True
+        )
         raise typer.Exit(2) from None
     _show_and_write(turns, report, record, lines)
 

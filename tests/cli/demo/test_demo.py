@@ -118,7 +118,7 @@ def test_a_server_that_does_not_start_is_one_sentence(
     monkeypatch.setattr(demo_package, "_play", play)
     result = invoke()
     assert result.exit_code == 2
-    assert result.stderr == "The model is missing: install [it].\n"
+    assert result.stderr == "kvagent demo: The model is missing: install [it].\n"
 
 
 def test_an_interrupt_leaves_no_half_report(
