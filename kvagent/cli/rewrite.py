@@ -20,6 +20,7 @@ import typer
 from kvagent.bill import saved_tokens
 from kvagent.cli.event_lines import as_json
 from kvagent.cli.failure import Failure, because
+from kvagent.cli.packed import refuse_packed
 from kvagent.cli.policy_file import read_policy
 from kvagent.cli.progress import progress
 from kvagent.cli.recorded import Broken, Recorded
@@ -228,7 +229,7 @@ class _Rewriting:
             if times:
                 costs = f", {cost:,} prefilled again" if cost else ""
                 often = "once" if times == 1 else f"{times} times"
-                lines.append(f"{stage}: {often}, {freed:,} tokens freed{costs}")
+                lines.append(f"{stage}: {often}, {freed:,} tokens {would}freed{costs}")
         if bill.own_prefilled_tokens or bill.own_completion_tokens:
             lines.append(
                 f"summaries: {bill.own_prefilled_tokens:,} tokens prefilled, "
@@ -275,6 +276,8 @@ def _lines(recording: IO[bytes], source: str) -> Iterator[tuple[int, bytes]]:
     try:
         while line := recording.readline(_LONGEST_LINE):
             number += 1
+            if number == 1:
+                refuse_packed(line, source, "kvagent rewrite")
             if len(line) == _LONGEST_LINE:
                 raise Failure(f"line {number} of {source} is longer than a request can be")
             yield number, line

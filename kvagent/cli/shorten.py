@@ -12,6 +12,7 @@ from typing import Annotated
 import typer
 
 from kvagent.cli.failure import Failure, because
+from kvagent.cli.packed import refuse_packed
 from kvagent.cli.whole_file import STANDARD
 from kvagent.policy import Evict
 from kvagent.shorten import Shortened, recognised
@@ -97,6 +98,7 @@ def _read(file: str) -> str:
         content = sys.stdin.buffer.read() if file == STANDARD else Path(file).read_bytes()
     except OSError as error:
         raise Failure(f"cannot read {file}: {because(error)}") from error
+    refuse_packed(content, file, "kvagent shorten")
     try:
         return content.decode("utf-8")
     except UnicodeDecodeError as error:

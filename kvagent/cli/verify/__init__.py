@@ -104,6 +104,7 @@ def _requests(file: str) -> Iterator[Request]:
     import orjson
 
     from kvagent.cli.failure import Failure, because
+    from kvagent.cli.packed import refuse_packed
     from kvagent.cli.recorded import Broken, Recorded
     from kvagent.cli.verify.run import Request
     from kvagent.cli.whole_file import STANDARD
@@ -114,6 +115,7 @@ def _requests(file: str) -> Iterator[Request]:
         lines = content.splitlines(keepends=True)
     except OSError as error:
         raise Failure(f"cannot read {name}: {because(error)}") from error
+    refuse_packed(content, file, "kvagent verify")
     empty = True
     for number, line in enumerate(lines, 1):
         try:
