@@ -25,7 +25,7 @@ def explain(
     rules: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[RULE]...",
+            metavar="RULE",
             help="Codes (KVA101), beginnings of codes (KVA1) or names (clock-in-head); none: a "
             "table of all.",
         ),
@@ -83,13 +83,17 @@ def _table(rules: Sequence[Rule]) -> RenderableType:
 
 
 def _tell(rule: Rule, console: Console) -> None:
-    from textwrap import indent
-
     from rich.text import Text
+
+    from kvagent.audit.report.screen.layout import Layout
 
     console.print(Text(f"{rule.code} {rule.name} ({rule.severity})", style="bold"))
     console.print(Text(f"{rule.summary}\n\n{rule.why}\n"))
     console.print(Text(f"Costs: {_COSTS[rule.cost]}.\nFix: {rule.fix}"))
     if rule.example:
-        # Lines of code stay whole, however narrow the terminal is.
-        console.print(Text("\n" + indent(rule.example, "    ")), soft_wrap=True)
+        layout = Layout(console)
+        console.print()
+        for line in rule.example.splitlines():
+            depth = 4 + len(line) - len(line.lstrip())
+            for part in layout.paragraph(line.lstrip(), indent=depth, hanging=depth + 2):
+                console.print(part, soft_wrap=True, highlight=False)
