@@ -38,6 +38,7 @@ from kvagent.kvmemory.vllm import takes_ranks
 from kvagent.kvmemory.weights import UnknownWeights, weights_type
 
 _EDGE_CONTEXT = 8192
+_TABLE = 80  # cells; on a narrower terminal a table breaks flags and cuts figures
 _FILE, _FOLDER = "MODEL.gguf", "MODEL"
 
 
@@ -58,7 +59,10 @@ def plan(
         ),
     ],
     context: Annotated[
-        int | None, typer.Option(min=1, metavar="TOKENS", help="Of each request.")
+        int | None,
+        typer.Option(
+            min=1, metavar="TOKENS", help="Of each request; needed unless --profile says it."
+        ),
     ] = None,
     concurrency: Annotated[int, typer.Option(min=1, metavar="N", help="Requests at once.")] = 1,
     weights_dtype: Annotated[
@@ -297,7 +301,7 @@ def show(report: dict[str, Any], console: Console) -> None:
     console.print(_memory(report))
     console.print(_verdict(report))
     console.print()
-    console.print(_means(report))
+    console.print(_means(report) if console.width >= _TABLE else _means_as_lines(report))
     console.print(_speed(report))
     console.print()
     console.print(Text(_start(report), "bold"))
@@ -380,7 +384,7 @@ def _means(report: dict[str, Any]) -> Table:
     table.add_column("KV", justify="right", no_wrap=True)
     table.add_column("requests\nthat fit", justify="right", no_wrap=True)
     table.add_column("tokens\neach", justify="right", no_wrap=True)
-    own = "vllm" if report["server"] == "vLLM" else "llamacpp"
+    own = _own(report)
     limit = report["model_context"]
     table.add_row(
         "as asked",
@@ -403,6 +407,29 @@ def _means(report: dict[str, Any]) -> Table:
             style=None,
         )
     return table
+
+
+def _means_as_lines(report: dict[str, Any]) -> Text:
+    """What the table says, for a terminal that is too narrow for one."""
+    own, limit = _own(report), report["model_context"]
+    asked = {**report, "name": "as asked", "what": "", own: "", **report["memory"]}
+    text = Text("What the usual means would bring\n", "bold")
+    for one in (asked, *report["means"]):
+        text.append(f"\n{one['name']}\n", "bold")
+        for line, style in ((one["what"], "none"), (one[own], "dim")):
+            if line:
+                text.append(f"{line}\n", style)
+        if one["kv_bytes"] is not None:
+            each = _tokens(one["longest_context"], limit)
+            count = _count(one["most_requests"])
+            text.append(f"KV {said(one['kv_bytes'])}\n", "none")
+            text.append(f"requests that fit: {count}\ntokens each: {each}\n", "none")
+    return text
+
+
+def _own(report: dict[str, Any]) -> str:
+    """Under which key a means has the flags of the server that is planned."""
+    return "vllm" if report["server"] == "vLLM" else "llamacpp"
 
 
 def _count(number: int) -> str:

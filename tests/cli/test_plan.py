@@ -174,7 +174,7 @@ CASES = [
 
 
 @pytest.mark.parametrize(("model", "gpu", "options"), CASES)
-@pytest.mark.parametrize("width", [80, 120])
+@pytest.mark.parametrize("width", [40, 60, 79, 80, 120])
 def test_the_text_has_the_figures_of_the_json_and_keeps_to_the_terminal(
     model: str, gpu: str, options: tuple[str, ...], width: int
 ) -> None:
@@ -187,8 +187,11 @@ def test_the_text_has_the_figures_of_the_json_and_keeps_to_the_terminal(
     assert "…" not in text
     for figure in report["memory"].values():
         assert said(figure) in text
+    own = "vllm" if report["server"] == "vLLM" else "llamacpp"
+    parted = set(text.split())
     for one in report["means"]:
         assert one["name"] in text
+        assert set((one[own] or "").split()) <= parted  # no flag is broken
         assert one["kv_bytes"] is None or said(one["kv_bytes"]) in text
     for sentence in report["assumptions"]:
         assert re.sub(r"\s+", "", sentence) in re.sub(r"\s+", "", text)
