@@ -82,3 +82,18 @@ def test_observe_mode_writes_what_came(folder: Path) -> None:
     assert result.stdout_bytes == SESSION
     assert "would be saved" in result.stderr
     assert b'"applied":false' in (folder / "e").read_bytes()
+
+
+@pytest.mark.parametrize(("mode", "freed"), [("observe", "would be freed"), ("full", "freed")])
+def test_what_is_only_observed_is_not_freed(folder: Path, mode: str, freed: str) -> None:
+    call = {"id": "c1", "type": "function", "function": {"name": "log", "arguments": "{}"}}
+    long = "\n".join(f"line {number} of a log that is long" for number in range(2_000))
+    messages = [
+        {"role": "user", "content": "Read the log."},
+        {"role": "assistant", "content": None, "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "c1", "content": long},
+    ]
+    (folder / "long.jsonl").write_text(json.dumps({"model": "m", "messages": messages}) + "\n")
+    result = run("long.jsonl", "--set", f"mode={mode}", "--verbose")
+    (told,) = (line for line in result.stderr.splitlines() if line.startswith("evict: once, "))
+    assert told.split(" tokens ")[1].split(",")[0] == freed
