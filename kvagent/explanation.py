@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING
 
 from pydantic import BaseModel
 
-from kvagent.recall import RECALL
-
 if TYPE_CHECKING:
     from kvagent.policy import Clear, Compact, Evict, Policy
 
+_RECALL = "kvagent_recall"  # as the policy's own defaults name it
 _EXAMPLES = (5_000, 20_000)
 
 
@@ -103,7 +102,7 @@ def _clear(clear: Clear | None, policy: Policy, window: int | None) -> Iterator[
     inputs = "are cleared too" if clear.clear_tool_inputs else "stay"
     kept = f"clear: the newest {clear.keep} results stay, long arguments of old calls {inputs}"
     # Where the model is not given the tool of recall, it has no results.
-    absent = RECALL if policy.recall is None else None
+    absent = _RECALL if policy.recall is None else None
     tools = ", ".join(tool for tool in clear.exclude_tools if tool != absent)
     yield kept + (f"; the results of {tools} stay in any case" if tools else "")
 
