@@ -8,11 +8,12 @@ fetch.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Generator
-from dataclasses import dataclass
+from collections.abc import Generator, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 from kvagent.backends import Condition, Fetch, Fetched, Server, Usage, condition, probe, usage_of
+from kvagent.backends.openai import MODELS, listing
 from kvagent.backends.wire import json_object, reason
 
 Flow = Generator[Fetch, Fetched, "Facts"]
@@ -45,11 +46,28 @@ class Facts:
     """Why nothing was sent, in a sentence."""
     refusal: str = ""
     """How the server refused a chat request that it should have answered."""
+    unlisted: str = ""
+    """The model that was asked for, where the server has only another one, which was examined."""
 
 
 def examine(model: str | None, *, passive: bool) -> Flow:
     """Ask the server; ``passive`` asks by GET alone."""
     server = yield from probe(model)
+    facts = yield from _tried(server, passive=passive)
+    if model is None or server.model in (None, model):
+        return facts
+    # The only model was taken instead, or the one whose alias it is.
+    entries = listing((yield MODELS), None).entries
+    return facts if any(_is(entry, model) for entry in entries) else replace(facts, unlisted=model)
+
+
+def _is(entry: Mapping[str, Any], model: str) -> bool:
+    """Whether an entry of the list of models is this one, by its name or an alias."""
+    aliases = entry.get("aliases")
+    return entry.get("id") == model or (isinstance(aliases, list) and model in aliases)
+
+
+def _tried(server: Server, *, passive: bool) -> Flow:
     before = yield from condition(server)
     if passive:
         return Facts(server, before, not_tried="Nothing was sent (--passive).")

@@ -31,6 +31,13 @@ class Finding:
 
 def findings(facts: Facts, needs: Needs) -> Iterator[Finding]:
     """Every fault, the costliest first."""
+    if facts.unlisted:
+        yield Finding(
+            "model-unlisted",
+            f"The server has no model {facts.unlisted}, only {facts.server.model}, which was "
+            "examined instead.",
+            f"Ask for it by its name: --model {facts.server.model}.",
+        )
     if facts.refusal:
         yield Finding("chat-refused", facts.refusal, "See the server's log for more.")
     yield from _cache(facts)

@@ -94,3 +94,16 @@ def test_which_model_is_asked_before_anything_is_sent(serve: Serve, models: tupl
     assert "as far as can be seen without a request" in result.stdout
     result = runner.invoke(cli.main, ["doctor", "--base-url", url, "--model", "a"])
     assert "chat-refused" in result.stdout
+
+
+def test_a_model_that_the_server_has_not_is_named_with_the_one_it_has(serve: Serve) -> None:
+    url = serve("only")
+    told = {}
+    for model in ("only", "typo"):
+        words = ["doctor", "--base-url", url, "--passive", "--json", "--model", model]
+        result = runner.invoke(cli.main, words)
+        told[model] = result.exit_code, json.loads(result.stdout)["findings"]
+    assert told["only"] == (0, [])
+    status, (finding,) = told["typo"]
+    assert (status, finding["code"]) == (1, "model-unlisted")
+    assert "no model typo, only only" in finding["seen"]
