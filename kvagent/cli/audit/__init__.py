@@ -24,8 +24,8 @@ _NAMED = 3
 
 # As in kvagent.audit.formats, which help need not import.
 FORMATS = (
-    "anthropic, cassette, claude_code, claude_web, codex, inspect, langchain, langfuse, litellm, "
-    "mini_swe, mooncake, openai_chat, openai_functions, openai_responses, openhands, "
+    "anthropic, cassette, claude_code, claude_web, codex, har, inspect, langchain, langfuse, "
+    "litellm, mini_swe, mooncake, openai_chat, openai_functions, openai_responses, openhands, "
     "openhands_sdk, otlp, pi, swe_agent, tau_bench, toolbench, weka"
 )
 

@@ -51,6 +51,7 @@ SAMPLES: dict[str, list[Any]] = {
     "otlp": [batch(span(FIELDS))],
     "langchain": [test_langchain.STATE],
     "cassette": [{"interactions": [{"request": {"body": "{}"}, "response": {}}], "version": 1}],
+    "har": [{"log": {"entries": [{"request": {"url": "x"}, "response": {}}]}}],
     "mooncake": [{"timestamp": 0, "input_length": 1, "output_length": 1, "hash_ids": [1]}],
     "weka": [{"block_size": 64, "requests": [{"in": 64, "hash_ids": [1]}]}],
     "litellm": [STANDARD],
