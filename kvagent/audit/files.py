@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from kvagent.audit.source import STANDARD
+from kvagent.audit.names import STANDARD
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,8 +15,9 @@ from pathlib import Path
 from kvagent.audit.files import File
 from kvagent.audit.formats import BY_NAME, recognise
 from kvagent.audit.formats.contents import Contents
+from kvagent.audit.names import STANDARD
 from kvagent.audit.sent import raw_of
-from kvagent.audit.source import STANDARD, opened
+from kvagent.audit.source import opened
 from kvagent.audit.transcript import Item, NoTranscript, Request
 from kvagent.chat import HEAD_ROLES
 

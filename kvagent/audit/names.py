@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 
-from kvagent.audit.source import STANDARD
 from kvagent.audit.transcript import Place
+
+STANDARD = "-"
 
 
 def called(file: str, folder: str = "") -> str:

@@ -23,13 +23,13 @@ from kvagent.audit.formats.contents import Contents
 from kvagent.audit.formats.format import Format
 from kvagent.audit.gates import check_words, gates_of
 from kvagent.audit.loose import Log, as_sent, logs_of
-from kvagent.audit.names import called, placed
+from kvagent.audit.names import STANDARD, called, placed
 from kvagent.audit.rules import RULES, checks
 from kvagent.audit.selection import selected
 from kvagent.audit.session import Failed, Report, Session
 from kvagent.audit.settings import Settings, SettingsError
-from kvagent.audit.source import STANDARD, Source, opened, source_of
-from kvagent.audit.transcript import Item, NoTranscript, Place, Unreadable
+from kvagent.audit.source import Source, opened, source_of
+from kvagent.audit.transcript import CannotRead, Item, NoTranscript, Place, Unreadable
 from kvagent.audit.turns import Analysis
 from kvagent.offline import place
 
@@ -77,8 +77,8 @@ def audit_files(
 ) -> Report:
     """Audit many transcripts, and see whether the gates hold that the settings have.
 
-    What cannot be read is told in the report and hinders no other; a file of a folder that is no
-    transcript is passed over.
+    What cannot be read is told in the report and hinders no other; a file of a folder that is
+    something else than a transcript is passed over.
 
     Args:
         sources: files and folders; ``-`` is standard input.
@@ -239,7 +239,7 @@ class Auditor:
         try:
             raw = _Counted(name, self._advance)
         except OSError as error:
-            raise NoTranscript(f"{name} cannot be read: {error.strerror or error}.") from error
+            raise CannotRead(f"{name} cannot be read: {error.strerror or error}.") from error
         with io.BufferedReader(raw, _CHUNK) as stream:
             source = source_of(name, stream)
             yield source
@@ -273,7 +273,7 @@ def _nothing(session: Session) -> str:
 
 def _is_something_else(file: File, error: NoTranscript) -> bool:
     """Whether a file of a folder is no transcript, which nobody said that it was."""
-    return not file.named and not isinstance(error.__cause__, OSError)
+    return not file.named and not isinstance(error, CannotRead)
 
 
 def _bytes_of(log: Log) -> int:

@@ -18,9 +18,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO, NamedTuple, cast
 
-from kvagent.audit.transcript import NoTranscript, Place, Unreadable
-
-STANDARD = "-"
+from kvagent.audit import zstd
+from kvagent.audit.names import STANDARD, called
+from kvagent.audit.transcript import CannotRead, Place, Unreadable
 
 # A request with pictures has some tens of millions of bytes; a line beyond this is no record.
 LONGEST_LINE = 1 << 26
@@ -28,7 +28,6 @@ LARGEST_DOCUMENT = 1 << 27
 
 _CHUNK = 1 << 20
 _GZIP = b"\x1f\x8b"
-_ZSTD = b"\x28\xb5\x2f\xfd"
 _BOM = b"\xef\xbb\xbf"
 
 
@@ -135,7 +134,7 @@ class Source:
 
 @contextmanager
 def opened(path: str | os.PathLike[str]) -> Iterator[Source]:
-    """Open a transcript; ``-`` is standard input. Raises ``NoTranscript`` where that fails."""
+    """Open a transcript; ``-`` is standard input. Raises ``CannotRead`` where that fails."""
     with ExitStack() as stack:
         if os.fspath(path) == STANDARD:
             name, raw = STANDARD, sys.stdin.buffer
@@ -145,7 +144,7 @@ def opened(path: str | os.PathLike[str]) -> Iterator[Source]:
                 raw = stack.enter_context(Path(path).open("rb", _CHUNK))
             except (OSError, ValueError) as error:
                 reason = error.strerror if isinstance(error, OSError) else str(error)
-                raise NoTranscript(f"{name} cannot be read: {reason}.") from error
+                raise CannotRead(f"{name} cannot be read: {reason}.") from error
         source = source_of(name, raw)
         if source.stream is not raw:
             stack.callback(source.stream.close)
@@ -153,17 +152,20 @@ def opened(path: str | os.PathLike[str]) -> Iterator[Source]:
 
 
 def source_of(name: str, raw: BinaryIO) -> Source:
-    """The source of an open stream, unpacked where its first bytes say that it is packed."""
+    """The source of an open stream, unpacked where its first bytes say that it is packed.
+
+    Raises ``CannotRead`` where that fails.
+    """
     stream = raw if isinstance(raw, io.BufferedReader) else _Buffered(raw)
     try:
         magic = stream.peek(4)[:4]
     except OSError as error:
-        raise NoTranscript(f"{name} cannot be read: {error.strerror or error}.") from error
+        raise CannotRead(f"{called(name)} cannot be read: {error.strerror or error}.") from error
     if magic.startswith(_GZIP):
         unpacked = cast(BinaryIO, gzip.GzipFile(fileobj=stream))
         return Source(name, unpacked, (OSError, EOFError, zlib.error))
-    if magic == _ZSTD:
-        return _zstd(name, stream)
+    if magic == zstd.MAGIC:
+        return _zstandard(name, stream)
     return Source(name, cast(BinaryIO, stream))
 
 
@@ -174,18 +176,12 @@ class _Buffered(io.BufferedReader):
         super().__init__(cast(io.RawIOBase, raw))
 
 
-def _zstd(name: str, stream: io.BufferedReader) -> Source:
-    """Python 3.14 can unpack it; before, the package ``zstandard`` can."""
-    if sys.version_info >= (3, 14):
-        from compression import zstd
-
-        return Source(name, zstd.ZstdFile(stream), (OSError, EOFError, zstd.ZstdError))
+def _zstandard(name: str, stream: io.BufferedReader) -> Source:
     try:
-        import zstandard
-    except ImportError:
-        raise NoTranscript(
-            f"{name} is packed with Zstandard, which this Python cannot unpack: "
-            "install the package zstandard, or unpack the file first."
-        ) from None
-    reader = zstandard.ZstdDecompressor().stream_reader(stream, read_across_frames=True)
-    return Source(name, io.BufferedReader(reader), (OSError, EOFError, zstandard.ZstdError))
+        unpacked, broken = zstd.unpacked(stream)
+    except ImportError as error:
+        raise CannotRead(
+            f"{called(name)} is packed with Zstandard, which this Python cannot unpack: "
+            'pip install "kvagent[audit]", or unpack it first.'
+        ) from error
+    return Source(name, unpacked, (OSError, EOFError, broken))

@@ -99,3 +99,7 @@ Item = Request | Hashed | Unreadable
 
 class NoTranscript(Exception):
     """A file is no transcript that any format knows: what it looks like, what was expected."""
+
+
+class CannotRead(NoTranscript):
+    """A file may be a transcript, but nobody can tell: why it is not read here, and what helps."""

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from kvagent.audit import source
 from kvagent.audit.source import Line, TooLarge, opened, source_of
-from kvagent.audit.transcript import NoTranscript, Unreadable
+from kvagent.audit.transcript import CannotRead, Unreadable
 
 TEXT = b'{"a": 1}\n\n{"b": "\xc3\xa9"}\r\n{"c": 3}'
 LINES = [(1, b'{"a": 1}\n'), (2, b"\n"), (3, b'{"b": "\xc3\xa9"}\r\n'), (4, b'{"c": 3}')]
@@ -116,7 +116,7 @@ def test_a_damaged_file_breaks_off() -> None:
 
 @pytest.mark.parametrize("name", ["missing", "."])
 def test_what_cannot_be_opened(tmp_path: Path, name: str) -> None:
-    with pytest.raises(NoTranscript, match="cannot be read"), opened(tmp_path / name):
+    with pytest.raises(CannotRead, match="cannot be read"), opened(tmp_path / name):
         pass
 
 
@@ -124,5 +124,10 @@ def test_zstandard_where_python_lacks_it(monkeypatch: pytest.MonkeyPatch) -> Non
     if sys.version_info >= (3, 14):
         pytest.skip("Python has it")
     monkeypatch.setitem(sys.modules, "zstandard", None)
-    with pytest.raises(NoTranscript, match="install the package zstandard"):
-        source_of("log.zst", io.BytesIO(b"\x28\xb5\x2f\xfd rest"))
+    for name, called in (("log.zst", "log.zst"), ("-", "standard input")):
+        with pytest.raises(CannotRead) as caught:
+            source_of(name, io.BytesIO(b"\x28\xb5\x2f\xfd rest"))
+        assert str(caught.value) == (
+            f"{called} is packed with Zstandard, which this Python cannot unpack: "
+            'pip install "kvagent[audit]", or unpack it first.'
+        )

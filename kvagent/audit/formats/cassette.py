@@ -15,7 +15,8 @@ from kvagent.audit.formats.contents import Contents
 from kvagent.audit.formats.fields import items, mapping, string
 from kvagent.audit.formats.format import Format
 from kvagent.audit.formats.json_text import Broken
-from kvagent.audit.transcript import Item, Place, Unreadable
+from kvagent.audit.names import called
+from kvagent.audit.transcript import CannotRead, Item, Place, Unreadable
 
 _OPENING = re.compile(rb"^interactions:\s*$", re.MULTILINE)
 _LARGEST = 1 << 26
@@ -50,19 +51,21 @@ def _read(contents: Contents) -> Iterator[Item]:
         yield Unreadable(place, contents.why)
         return
     try:
-        value = _yaml(contents.raw)
+        value = _yaml(place.file, contents.raw)
     except Broken as error:
         yield Unreadable(place, str(error))
         return
     yield from _interactions(place, mapping(value))
 
 
-def _yaml(raw: bytes) -> Any:
-    """The value of a document in YAML, of JSON's types only. Raises ``Broken``."""
+def _yaml(name: str, raw: bytes) -> Any:
+    """The value of a document in YAML, of JSON's types only. Raises ``Broken``, ``CannotRead``."""
     try:
         import yaml  # type: ignore[import-untyped]
-    except ImportError:
-        raise Broken("is YAML, which takes PyYAML to read: install kvagent[audit]") from None
+    except ImportError as error:
+        raise CannotRead(
+            f'{called(name)} is a cassette in YAML, which takes PyYAML: pip install "kvagent[audit]".'
+        ) from error
     if len(raw) > _LARGEST:
         raise Broken(f"is YAML of more than {_LARGEST >> 20} MiB")
 

@@ -236,7 +236,7 @@ def _claims(contents: Contents) -> bool:
 
 def _archive(place: Place, raw: bytes) -> Iterator[Item]:
     try:
-        for part, data in zipped.parts(raw):
+        for part, data in zipped.parts(place.file, raw):
             if not part.startswith("samples/"):
                 continue
             where = Place(place.file, None, part)

@@ -11,10 +11,12 @@ import sys
 import zipfile
 import zlib
 from collections.abc import Iterator
-from typing import Any
 
+from kvagent.audit import zstd
 from kvagent.audit.formats.json_text import Broken
+from kvagent.audit.names import called
 from kvagent.audit.source import LARGEST_DOCUMENT
+from kvagent.audit.transcript import CannotRead
 
 MAGIC = b"PK\x03\x04"
 _ZSTANDARD = 93
@@ -23,8 +25,17 @@ _HEADER = 30
 _ERRORS = (zipfile.BadZipFile, zlib.error, OSError, EOFError, RuntimeError, ValueError)
 
 
-def parts(raw: bytes) -> Iterator[tuple[str, bytes | Broken]]:
-    """The parts' names and bytes; of one that cannot be unpacked, why. Raises ``Broken``."""
+def parts(name: str, raw: bytes) -> Iterator[tuple[str, bytes | Broken]]:
+    """The parts' names and bytes; of one that cannot be unpacked, why.
+
+    Args:
+        name: the archive's.
+        raw: its bytes.
+
+    Raises:
+        Broken: it is none.
+        CannotRead: what unpacks its parts is not installed.
+    """
     try:
         archive = zipfile.ZipFile(io.BytesIO(raw))
         entries = archive.infolist()
@@ -35,6 +46,11 @@ def parts(raw: bytes) -> Iterator[tuple[str, bytes | Broken]]:
             yield entry.filename, _unpacked(raw, archive, entry)
         except Broken as error:
             yield entry.filename, error
+        except ImportError as error:
+            raise CannotRead(
+                f"{called(name)} has parts packed with Zstandard, which this Python cannot unpack: "
+                'pip install "kvagent[audit]".'
+            ) from error
 
 
 def _unpacked(raw: bytes, archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> bytes:
@@ -52,16 +68,11 @@ def _unpacked(raw: bytes, archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> b
 
 
 def _zstandard(raw: bytes, entry: zipfile.ZipInfo) -> bytes:
-    try:
-        import zstandard
-    except ImportError:
-        raise Broken("is packed with Zstandard: install the package zstandard") from None
     at = entry.header_offset
     lengths = [int.from_bytes(raw[at + part : at + part + 2], "little") for part in (26, 28)]
     start = at + _HEADER + sum(lengths)
-    packed: Any = io.BytesIO(raw[start : start + entry.compress_size])
+    stream, broken = zstd.unpacked(io.BytesIO(raw[start : start + entry.compress_size]))
     try:
-        reader = zstandard.ZstdDecompressor().stream_reader(packed, read_across_frames=True)
-        return bytes(io.BufferedReader(reader).read(LARGEST_DOCUMENT + 1))
-    except zstandard.ZstdError as error:
+        return stream.read(LARGEST_DOCUMENT + 1)
+    except broken as error:
         raise Broken(f"cannot be unpacked: {error}") from None

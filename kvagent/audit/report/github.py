@@ -11,12 +11,12 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from kvagent.audit.figures import several
+from kvagent.audit.names import STANDARD
 from kvagent.audit.report.lines import cost, differing, one_line, place
 from kvagent.audit.report.page.shown import is_exact
 from kvagent.audit.report.page.visible import visible
 from kvagent.audit.rule import Finding, Severity
 from kvagent.audit.session import Report, Session
-from kvagent.audit.source import STANDARD
 
 _COMMANDS: dict[Severity, str] = {"error": "error", "warning": "warning", "note": "notice"}
 # Annotations of a kind that GitHub shows of one step.

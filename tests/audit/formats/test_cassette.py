@@ -4,13 +4,21 @@ from __future__ import annotations
 
 import gzip
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from kvagent.audit.formats import read
-from kvagent.audit.transcript import Item, NoTranscript, Reported, Request, Unreadable
+from kvagent.audit.transcript import (
+    CannotRead,
+    Item,
+    NoTranscript,
+    Reported,
+    Request,
+    Unreadable,
+)
 from tests.audit.formats.dialects.test_anthropic import BODY as ANTHROPIC
 from tests.audit.formats.dialects.test_anthropic import REPLY as ANTHROPICS
 from tests.audit.formats.files import SESSION, USER
@@ -130,3 +138,12 @@ def test_other_yaml_is_no_cassette(tmp_path: Path) -> None:
     path.write_text("services:\n  web:\n    image: x\n")
     with pytest.raises(NoTranscript, match="looks like YAML"):
         list(read(path))
+
+
+def test_yaml_that_nothing_here_reads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert recorded(tmp_path, TEXTS)
+    monkeypatch.setitem(sys.modules, "yaml", None)
+    with pytest.raises(
+        CannotRead, match=r"which takes PyYAML: pip install \"kvagent\[audit\]\"\.$"
+    ):
+        list(read(tmp_path / "cassette"))

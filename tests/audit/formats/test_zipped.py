@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import random
 import struct
+import sys
 import zipfile
 
 import pytest
@@ -12,6 +13,7 @@ import pytest
 from kvagent.audit.formats import zipped
 from kvagent.audit.formats.json_text import Broken
 from kvagent.audit.formats.zipped import parts
+from kvagent.audit.transcript import CannotRead
 
 PARTS = {"header.json": b"{}", "samples/1.json": b'{"a": 1}' * 100}
 
@@ -48,13 +50,13 @@ def zstandard() -> bytes:
 
 @pytest.mark.parametrize("how", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, None])
 def test_parts(how: int | None) -> None:
-    assert dict(parts(zstandard() if how is None else archive(how))) == PARTS
+    assert dict(parts("log.eval", zstandard() if how is None else archive(how))) == PARTS
 
 
 def test_what_has_no_end_when_unpacked(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(zipped, "LARGEST_DOCUMENT", 100)
     for raw in (archive(), zstandard()):
-        header, sample = (data for _, data in parts(raw))
+        header, sample = (data for _, data in parts("log.eval", raw))
         assert header == b"{}"
         assert isinstance(sample, Broken)
 
@@ -68,8 +70,20 @@ def test_damaged(made: object) -> None:
         for _ in range(rng.choice((1, 3, 20))):
             data[rng.randrange(len(data))] = rng.randrange(256)
         try:
-            for _, part in parts(bytes(data[: rng.choice((len(data), rng.randrange(len(data))))])):
+            end = rng.choice((len(data), rng.randrange(len(data))))
+            for _, part in parts("log.eval", bytes(data[:end])):
                 assert isinstance(part, bytes | Broken)
         except Broken as error:
             last = str(error)
     assert last
+
+
+def test_parts_that_nothing_here_unpacks(monkeypatch: pytest.MonkeyPatch) -> None:
+    if sys.version_info >= (3, 14):
+        pytest.skip("Python has it")
+    raw = zstandard()
+    monkeypatch.setitem(sys.modules, "zstandard", None)
+    with pytest.raises(
+        CannotRead, match=r"^log\.eval has parts .*pip install \"kvagent\[audit\]\"\.$"
+    ):
+        list(parts("log.eval", raw))
