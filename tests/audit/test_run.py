@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -32,6 +33,30 @@ def test_a_file_and_many(file: Path) -> None:
     assert [each.totals for each in report.sessions] == [session.totals]
     assert [failed.file for failed in report.failed] == [str(file.parent / "none")]
     assert [gate.failed for gate in report.gates] == [True]
+
+
+PACKED = {
+    "a.jsonl.zst": (b"\x28\xb5\x2f\xfd\x04\x58\x19\n\xff\n", "Zstandard"),
+    "b.yaml": (b"interactions:\n- request:\n    body: x\n", "PyYAML"),
+}
+
+
+def test_what_another_package_would_read_is_no_stranger_in_a_folder(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else a gate would hold because nobody looked."""
+    for package in ("zstandard", "compression", "yaml"):
+        monkeypatch.setitem(sys.modules, package, None)
+    for name, (content, _) in PACKED.items():
+        (file.parent / name).write_bytes(content)
+    (file.parent / "notes.txt").write_text("to do")
+    report = audit_files([file.parent], Settings(what_if=False))
+    assert [session.file for session in report.sessions] == [str(file)]
+    assert report.passed_over == [str(file.parent / "notes.txt")]
+    for failed, (name, (_, reader)) in zip(report.failed, PACKED.items(), strict=True):
+        assert failed.file == str(file.parent / name)
+        assert reader in failed.why
+        assert 'pip install "kvagent[audit]"' in failed.why
 
 
 def test_what_is_set_is_used(file: Path) -> None:

@@ -72,35 +72,6 @@ def test_nothing_to_read(folder: Path) -> None:
     assert "none of 2 files can be read; the first: nowhere" in refused("nowhere", "nobody")
 
 
-PACKED = {
-    "a.jsonl.zst": (b"\x28\xb5\x2f\xfd\x04\x58\x19\n\xff\n", "Zstandard"),
-    "b.yaml": (b"interactions:\n- request:\n    body: x\n", "PyYAML"),
-}
-
-
-def test_what_another_package_would_read_is_no_stranger_in_a_folder(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Else a gate would hold because nobody looked."""
-    for package in ("zstandard", "compression", "yaml"):
-        monkeypatch.setitem(sys.modules, package, None)
-    (folder / "logs").mkdir()
-    for name, (content, _) in PACKED.items():
-        (folder / "logs" / name).write_bytes(content)
-    assert "none of 2 files can be read; the first: logs/a.jsonl.zst is packed" in refused("logs")
-    (folder / "logs/clean.jsonl").write_bytes(log())
-    result = run("logs", "--fail-on", "error", "--no-what-if", "--output-format", "json")
-    told = json.loads(result.stdout)
-    assert result.exit_code == 2
-    assert [each["file"] for each in told["sessions"]] == ["logs/clean.jsonl"]
-    assert (told["passed_over"], len(told["failed"])) == ([], 2)
-    for failed, (name, (_, reader)) in zip(told["failed"], PACKED.items(), strict=True):
-        assert failed["file"] == f"logs/{name}"
-        assert reader in failed["why"]
-        assert 'pip install "kvagent[audit]"' in failed["why"]
-        assert failed["why"] in result.stderr
-
-
 def test_a_fault_inside_does_not_lose_the_others(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
