@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from kvagent.audit.names import STANDARD
@@ -18,6 +18,8 @@ class File:
     """As it was named, or below the folder that was; ``-`` is standard input."""
     named: bool
     """Whether it was named itself: what is in a folder may be something else."""
+    closed: str = ""
+    """Why nobody knows what is in it: it is a folder that cannot be looked into."""
 
 
 def files_of(sources: Sequence[str | os.PathLike[str]]) -> list[File]:
@@ -28,24 +30,28 @@ def files_of(sources: Sequence[str | os.PathLike[str]]) -> list[File]:
     """
     found: dict[str, File] = {}
     for source in [os.fspath(each) for each in sources]:
-        is_folder = source != STANDARD and Path(source).is_dir()
-        for path in _below(Path(source)) if is_folder else (source,):
-            real = path if path == STANDARD else os.path.realpath(path)
-            before = found.get(real)
-            if before is None or (not is_folder and not before.named):
-                found[real] = File(path if before is None else before.path, not is_folder)
+        is_folder = source != STANDARD and os.path.isdir(source)  # noqa: PTH112  (never raises)
+        for file in _below(Path(source)) if is_folder else (File(source, named=True),):
+            real = file.path if file.path == STANDARD else os.path.realpath(file.path)
+            before = found.setdefault(real, file)
+            if file.named and not before.named:
+                found[real] = replace(before, named=True)
     return list(found.values())
 
 
-def _below(folder: Path) -> Iterator[str]:
+def _below(folder: Path) -> Iterator[File]:
     try:
-        entries = sorted(folder.iterdir(), key=lambda entry: os.fsencode(entry.name))
-    except OSError:
-        return  # what may not be looked into holds nothing for who asks
+        with os.scandir(folder) as found:
+            entries = sorted(found, key=lambda entry: os.fsencode(entry.name))
+    except OSError as error:
+        yield File(str(folder), named=False, closed=error.strerror or str(error))
+        return
     for entry in entries:
         if entry.name.startswith("."):
             continue
-        if entry.is_file():
-            yield str(entry)
-        elif entry.is_dir() and not entry.is_symlink():
-            yield from _below(entry)
+        path = folder / entry.name
+        if entry.is_dir(follow_symlinks=False):
+            yield from _below(path)
+        # What may be listed may yet be closed: that it is a file its folder says, a link does not.
+        elif entry.is_file(follow_symlinks=False) or os.path.isfile(path):  # noqa: PTH113
+            yield File(str(path), named=False)

@@ -162,6 +162,8 @@ class Auditor:
 
     def log(self, log: Log) -> Session:
         """Audit one file, or several that are one log; see ``file``."""
+        if closed := log.files[0].closed:
+            raise CannotRead(f"{log.name} cannot be read: {closed}.")
         analysis = self._counting.analysis()
         is_large = _bytes_of(log) > _LARGE
         what_if = self._what_if(analysis, is_large=is_large)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from kvagent.audit.files import File, files_of
+from kvagent.audit.run import audit_files
 
 
 @pytest.fixture
@@ -54,6 +57,44 @@ def test_each_file_is_meant_once(folder: Path) -> None:
 
 def test_what_is_not_there_is_left_to_who_opens_it(folder: Path) -> None:
     assert files_of(["none.json"]) == [File("none.json", named=True)]
+
+
+@pytest.fixture
+def forbidden(folder: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A folder that cannot be looked into, not even by root."""
+    look = os.scandir
+
+    def scandir(path: Path) -> Any:
+        if Path(path) == Path("logs/a"):
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return look(path)
+
+    monkeypatch.setattr(os, "scandir", scandir)
+    return "logs/a"
+
+
+@pytest.mark.parametrize("source", ["logs", "logs/a"])
+def test_a_folder_that_cannot_be_looked_into_is_told(forbidden: str, source: str) -> None:
+    assert File(forbidden, named=False, closed="Permission denied") in files_of([source])
+    report = audit_files([source])
+    assert [(each.file, each.why) for each in report.failed] == [
+        (forbidden, f"{forbidden} cannot be read: Permission denied.")
+    ]
+    assert forbidden not in report.passed_over
+
+
+def test_what_is_within_a_folder_that_cannot_be_entered(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its files can be listed, and nothing about them asked."""
+
+    def stat(path: object, **_: object) -> os.stat_result:
+        raise PermissionError(errno.EACCES, "Permission denied", str(path))
+
+    monkeypatch.setattr(os, "stat", stat)
+    assert paths("logs/b.jsonl") == ["logs/b.jsonl"]  # who opens it will say why
+    monkeypatch.setattr(os.path, "isdir", "logs".__eq__)
+    assert paths("logs") == ["logs/B.jsonl", "logs/a/z.json", "logs/a/ä.json", "logs/b.jsonl"]
 
 
 @pytest.mark.skipif(os.name != "posix", reason="needs links")
