@@ -16,8 +16,8 @@ _MAGIC = (
     (b"PAR1", "a Parquet table"),
     (b"\xff\xfe", "text in UTF-16"),
     (b"\xfe\xff", "text in UTF-16"),
-    (b"BZh", "a bzip2 archive"),
-    (b"\xfd7zXZ", "an xz archive"),
+    (b"BZh", "a bzip2 archive, which has to be unpacked first"),
+    (b"\xfd7zXZ", "an xz archive, which has to be unpacked first"),
 )
 _YAML = re.compile(rb"^[A-Za-z_][\w .-]*:(?: |\r?$)", re.MULTILINE)
 _KEYS = 6
@@ -52,7 +52,7 @@ def looks_like(contents: Contents) -> str:
 
 def _json(contents: Contents) -> str:
     value = contents.values[0]
-    lines = "" if contents.document else ", one value a line"
+    lines = "" if contents.document or contents.alone else ", one value a line"
     if isinstance(value, list):
         if not value:
             return f"an empty list{lines}"

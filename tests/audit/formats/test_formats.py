@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import bz2
 import json
+import lzma
 from pathlib import Path
 from typing import Any
 
@@ -97,12 +99,16 @@ def test_lines_that_cannot_be_read_do_not_hide_the_format(tmp_path: Path) -> Non
         (b"", "an empty file"),
         (b"\n \n", "an empty file"),
         (b"PK\x03\x04...", "a ZIP archive"),
+        (bz2.compress(b"{}"), "a bzip2 archive, which has to be unpacked first"),
+        (lzma.compress(b"{}"), "an xz archive, which has to be unpacked first"),
         (b"\x00\x01\x02", "binary data"),
         (b"<!DOCTYPE html>", "HTML or XML"),
         (b"name: x\nversion: 1\n", "YAML"),
         (b"a,b\n1,2\n", "text"),
         (b'{"messages": [{"role"', "JSON that cannot be read: it is not JSON"),
-        (b'{"name": "x", "version": "1"}', "an object with the keys name, version"),
+        (b'{"name": "x", "version": "1"}', "an object with the keys name, version;"),
+        (b'{"name": "x"}\n', "an object with the keys name;"),
+        (b'{\n  "name": "x"\n}\n', "an object with the keys name;"),
         (b'{"a": 1}\n{"b": 2}', "an object with the keys a, one value a line"),
         (b"[1, 2]", "a list of which the first item is a number"),
         (b'[["x"]]', "a list of which the first item is a list"),
