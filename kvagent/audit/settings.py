@@ -154,7 +154,7 @@ def settings_of(file: Path | None = None, *, start: Path | None = None) -> Setti
     """
     if file is not None:
         table = _read(file)
-        inner = _table(table)
+        inner = _table(file, table)
         if inner is None and "tool" in table:
             raise SettingsError(f"{file} has no table [{'.'.join(_TABLE)}]")
         return _of_file(file, table if inner is None else inner)
@@ -162,7 +162,7 @@ def settings_of(file: Path | None = None, *, start: Path | None = None) -> Setti
     for parent in (folder, *folder.parents):
         candidate = parent / _FILE
         if candidate.is_file():
-            inner = _table(_read(candidate))
+            inner = _table(candidate, _read(candidate))
             if inner is not None:
                 return _of_file(candidate, inner)
     return Settings()
@@ -179,11 +179,17 @@ def _read(file: Path) -> dict[str, Any]:
         raise SettingsError(f"{file} is not TOML: {error}") from error
 
 
-def _table(values: dict[str, Any]) -> dict[str, Any] | None:
-    table: Any = values
-    for name in _TABLE:
-        table = table.get(name) if isinstance(table, dict) else None
-    return table if isinstance(table, dict) else None
+def _table(file: Path, values: dict[str, Any]) -> dict[str, Any] | None:
+    """The table in a file that has others, too; None: it has no such."""
+    table = values
+    for depth, name in enumerate(_TABLE, 1):
+        if name not in table:
+            return None
+        table = table[name]
+        if not isinstance(table, dict):
+            path = ".".join(_TABLE[:depth])
+            raise SettingsError(f"{file}: {path} should be a table, not {_shown(table)}")
+    return table
 
 
 def _of_file(file: Path, table: dict[str, Any]) -> Settings:
@@ -218,8 +224,13 @@ def _sentence(fault: ErrorDetails) -> str:
         return f"{name} is no setting, {hint}"
     name = _NAMES.get(name, name)
     reason = fault["msg"].removeprefix("Value error, ").removeprefix("Input ")
-    text = repr(fault["input"])
-    return f"{name} {reason}, not {text if len(text) <= 40 else text[:37] + '...'}"
+    return f"{name} {reason}, not {_shown(fault['input'])}"
+
+
+def _shown(value: object) -> str:
+    """A value as far as one can see which it is."""
+    text = repr(value)
+    return text if len(text) <= 40 else f"{text[:37]}..."
 
 
 _NAMES = {name: field.alias or name for name, field in Settings.model_fields.items()}

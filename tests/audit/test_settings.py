@@ -115,8 +115,25 @@ def test_the_nearest_table_is_taken(folder: Path) -> None:
 
 def test_no_file_and_no_table(folder: Path) -> None:
     assert settings_of(start=folder) == Settings()
-    project(folder, "[tool.kvagent]\naudit = 3\n")
+    project(folder, "[tool.kvagent]\n[tool.ruff]\naudit = 3\n")
     assert settings_of(start=folder) == Settings()
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("[tool.kvagent]\naudit = 3\n", "tool.kvagent.audit should be a table, not 3"),
+        ("[[tool.kvagent.audit]]\nslots = 2\n", "tool.kvagent.audit should be a table, not ["),
+        ("[tool]\nkvagent = 'x'\n", "tool.kvagent should be a table, not 'x'"),
+        ("tool = true\n", "tool should be a table, not True"),
+    ],
+)
+@pytest.mark.parametrize("is_named", [True, False])
+def test_what_should_be_a_table(folder: Path, content: str, said: str, is_named: bool) -> None:
+    file = project(folder, content)
+    with pytest.raises(SettingsError) as refused:
+        settings_of(file) if is_named else settings_of(start=folder)
+    assert str(refused.value).startswith(f"{file}: {said}")
 
 
 def test_a_file_of_its_own(folder: Path) -> None:
