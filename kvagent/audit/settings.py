@@ -126,7 +126,7 @@ class Settings(BaseModel):
     details: bool = False
     """Tell every finding at length."""
     redact: bool = False
-    """Replace texts by stand-ins of equal length."""
+    """Replace texts by stand-ins of as many tokens."""
     what_if: bool | None = None
     """Send the same session through kvagent, too; None: unless it is a log of more than 64 MiB."""
 

@@ -161,7 +161,7 @@ def audit(
     ] = None,
     redact: Annotated[
         bool | None,
-        typer.Option("--redact/--no-redact", help="Put stand-ins of equal length for all texts."),
+        typer.Option("--redact/--no-redact", help="Put stand-ins of as many tokens for all texts."),
     ] = None,
     config: Annotated[
         Path | None,
