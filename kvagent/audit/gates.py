@@ -54,7 +54,8 @@ def _fail_on(word: str, sessions: Sequence[Session], baseline: Baseline | None) 
     known = " that is new or worse" if baseline is not None else ""
     if not found:
         return Gate(name, failed=False, said=f"There is no such finding{known}.")
-    return Gate(name, failed=True, said=f"{_counted(found)}{known and ', new or worse'}.")
+    said = f"{_counted(found)}{known and ', new or worse'}."
+    return Gate(name, failed=True, said=said, findings=tuple(found))
 
 
 def check_words(words: Sequence[str]) -> None:
@@ -141,7 +142,8 @@ def _against(
     for session in sessions:
         entry = baseline.entry(session)
         said = []
-        if by_findings and (found := worse(session, entry)):
+        found = tuple(worse(session, entry)) if by_findings else ()
+        if found:
             said.append(f"{_counted(found)}, new or worse")
         rate = session.totals.hit_rate
         if entry is not None and is_lower(rate, entry.hit_rate):
@@ -150,9 +152,8 @@ def _against(
         if said:
             failed = True
             text = "; ".join(said)
-            yield Gate(
-                "baseline", failed=True, said=f"{text[0].upper()}{text[1:]}.", file=session.file
-            )
+            text = f"{text[0].upper()}{text[1:]}."
+            yield Gate("baseline", failed=True, said=text, file=session.file, findings=found)
     if not failed:
         text = "Nothing got worse."
         if gone := baseline.missing(sessions):

@@ -8,14 +8,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from itertools import count
 from pathlib import Path
 from typing import Any, Protocol
 
 import orjson
 
-from kvagent.audit.gates import gates_of
 from kvagent.audit.report.lines import cost, differing, one_line, place
 from kvagent.audit.report.page.shown import is_exact
 from kvagent.audit.rule import Finding
@@ -93,7 +91,7 @@ def audited(
             fault = session.unreadable[0]
             raise ValueError(f"request {fault.place.line} {fault.why}")
     if any(gate.failed for gate in report.gates):
-        raise AssertionError(_told(report, asked, path))
+        raise AssertionError(_told(report, path))
     return report
 
 
@@ -121,12 +119,12 @@ def _line(body: Body, number: int) -> bytes:
     return line
 
 
-def _told(report: Report, settings: Settings, path: str) -> str:
+def _told(report: Report, path: str) -> str:
     found = [
         (session, finding)
         for session in report.sessions
         for finding in session.findings
-        if _fails(session, finding, settings)
+        if report.failed_for(finding)
     ]
     lines = [f"{gate.name}: {gate.said}" for gate in report.gates if gate.failed]
     for session, finding in found[:_TOLD]:
@@ -135,12 +133,6 @@ def _told(report: Report, settings: Settings, path: str) -> str:
         lines += ["", f"and {len(found) - _TOLD} more"]
     lines += ["", f"All of it: kvagent audit {path}"]
     return "\n".join(lines)
-
-
-def _fails(session: Session, finding: Finding, settings: Settings) -> bool:
-    """Whether this finding is one of those for which the test fails."""
-    alone = replace(session, findings=[finding])
-    return any(gate.failed for gate in gates_of([alone], Settings(fail_on=settings.fail_on)))
 
 
 def _lines(session: Session, finding: Finding) -> Iterator[str]:

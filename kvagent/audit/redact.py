@@ -73,6 +73,10 @@ class _Redaction:
             report,
             sessions=[self._session(each) for each in report.sessions],
             failed=[Failed(each.file, _failure(each)) for each in report.failed],
+            gates=[
+                replace(each, findings=tuple(map(self._finding, each.findings)))
+                for each in report.gates
+            ],
             redacted=True,
         )
 

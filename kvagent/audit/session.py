@@ -150,6 +150,8 @@ class Gate:
     """What was found, in one sentence with the figures."""
     file: str = ""
     """Of which transcript; empty: of all of them."""
+    findings: Sequence[Finding] = ()
+    """Those that it failed for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,6 +216,10 @@ class Report:
     """Whether texts were replaced by stand-ins."""
     passed_over: Sequence[str] = ()
     """Files of folders that are no transcripts."""
+
+    def failed_for(self, finding: Finding) -> bool:
+        """Whether it is one of those for which a gate failed."""
+        return any(finding in gate.findings for gate in self.gates)
 
     @property
     def worst_first(self) -> list[Session]:

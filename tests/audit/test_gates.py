@@ -159,6 +159,19 @@ def test_a_finding_that_is_new_or_worse_fails(now: Finding, is_worse: bool) -> N
     assert failed(session(now), baseline=base, fail_on=ERROR.code) == []
 
 
+def test_a_gate_knows_the_findings_that_it_failed_for() -> None:
+    old, new, note = finding(rule("error")), finding(rule("error"), "new"), finding(rule("note"))
+    now = session(old, new, note)
+    for told, found in (
+        (gates(now, fail_on="error"), [(old, new)]),
+        (gates(now, fail_on="error", baseline=known(session(old, note))), [(new,), ()]),
+        (gates(now, baseline=known(session(old))), [(new, note)]),
+        (gates(now, baseline=known(now)), [()]),
+        (gates(now, min_hit_rate="99%"), [()]),
+    ):
+        assert [gate.findings for gate in told] == found
+
+
 def test_a_lower_hit_rate_fails() -> None:
     base = known(session(cached=900))
     assert failed(session(cached=890), baseline=base) == []

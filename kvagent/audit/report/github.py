@@ -1,7 +1,7 @@
 """How does a finding stand beside the line of a pull request that it is about?
 
 As a workflow command, which GitHub turns into an annotation. Of each kind it shows ten a step: what
-was to hold and does not comes first, then the worst of each kind of finding.
+was to hold and does not comes first, then the findings that are why, then the worst of the others.
 """
 
 from __future__ import annotations
@@ -59,9 +59,9 @@ def _annotations(report: Report) -> Iterator[_Annotation]:
             yield _Annotation("error", f"kvagent audit: {gate.name}", gate.said, gate.file)
     for failed in report.failed:
         yield _Annotation("error", "kvagent audit: cannot be read", failed.why, failed.file)
-    for session in report.worst_first:
-        for finding in session.findings:
-            yield _annotation(session, finding)
+    found = [(session, each) for session in report.worst_first for each in session.findings]
+    for session, finding in sorted(found, key=lambda each: not report.failed_for(each[1])):
+        yield _annotation(session, finding)
 
 
 def _annotation(session: Session, finding: Finding) -> _Annotation:

@@ -42,6 +42,7 @@ SCHEMA: dict[str, Any] = json.loads(
 LEFT_OUT: dict[type, set[str]] = {
     Finding: {"rule"},  # its own fields stand among the finding's
     Target: {"settings"},  # of a simulator, not of the server
+    Gate: {"findings"},  # they stand among the sessions'
     Traced: {"request"},  # its own fields stand among the row's
     Hashed: {"blocks", "conversation"},  # hashes and ids: no figures
 }

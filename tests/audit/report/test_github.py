@@ -8,9 +8,11 @@ from collections import Counter
 import pytest
 from hypothesis import given, settings
 
+from kvagent.audit.redact import redacted
 from kvagent.audit.report.github import write
 from kvagent.audit.rule import Contrast
 from kvagent.audit.session import Failed, Gate, Report
+from kvagent.audit.transcript import Place
 from tests.audit.report.reports import (
     CLOCK,
     DEAD_TOOL,
@@ -78,6 +80,19 @@ def test_no_more_than_github_shows() -> None:
     assert written.endswith(
         "26 findings in 1 session; 7 annotations more than GitHub shows are left out.\n"
     )
+
+
+def test_why_a_gate_failed_comes_before_what_was_known_and_is_worse() -> None:
+    known = session("old.jsonl", findings=[finding(CLOCK, spot(turn)) for turn in range(1, 15)])
+    new = finding(CLOCK, spot(place=Place("new.jsonl", 7)), said="A clock that is new.")
+    worse = session("new.jsonl", findings=[finding(CLOCK, spot(99)), new])
+    worse.totals.wasted_tokens, known.totals.wasted_tokens = 1, 10_000
+    gate = Gate("baseline", failed=True, said="1 finding, new.", file="new.jsonl", findings=[new])
+    report = Report([known, worse], gates=[gate])
+    for told in (report, redacted(report, len)):
+        found = [properties for _, properties, _ in commands(write(told))]
+        assert [each.get("line") for each in found[:2]] == [None, "7"]
+        assert [each["file"] for each in found] == ["new.jsonl"] * 2 + ["logs/monday run.jsonl"] * 8
 
 
 def test_a_text_cannot_become_a_command() -> None:
