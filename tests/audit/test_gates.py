@@ -160,7 +160,8 @@ def test_a_finding_that_is_new_or_worse_fails(now: Finding, is_worse: bool) -> N
 
 
 def test_a_gate_knows_the_findings_that_it_failed_for() -> None:
-    old, new, note = finding(rule("error")), finding(rule("error"), "new"), finding(rule("note"))
+    old, new = finding(rule("error")), finding(rule("error"), "new")
+    note = finding(rule("note", "KVA998"))
     now = session(old, new, note)
     for told, found in (
         (gates(now, fail_on="error"), [(old, new)]),
