@@ -8,7 +8,10 @@ import re
 import subprocess
 import sys
 import tomllib
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import pytest
@@ -123,25 +126,64 @@ def test_the_settings_are_known() -> None:
     Settings.model_validate(tomllib.loads(block("toml"))["tool"]["kvagent"]["audit"])
 
 
-def test_the_client_writes_what_is_sent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    httpx = pytest.importorskip("httpx")
-    names: dict[str, Any] = {}
-    exec(compile(block("python"), "conftest.py", "exec"), names)
-    monkeypatch.chdir(tmp_path)
-    real = httpx.Client
+AGENT = """
+from openai import OpenAI
 
-    def answering(**options: Any) -> Any:
-        answer = httpx.MockTransport(lambda _: httpx.Response(200))
-        return real(transport=answer, **options)
+def test_agent(recorded):
+    client = OpenAI(base_url={url!r}, api_key="none", http_client=recorded)
+    for text in ("one", "two"):
+        client.chat.completions.create(model="m", messages=[{{"role": "user", "content": text}}])
+"""
 
-    monkeypatch.setattr(httpx, "Client", answering)
 
-    class Request:
-        class node:  # noqa: N801 - as pytest calls it
-            name = "test_agent"
+class Model(BaseHTTPRequestHandler):
+    """Answers every request."""
 
-    client = names["recorded"]._get_wrapped_function()(Request)
-    for number in range(2):
-        client.post("http://localhost/v1/chat/completions", json={"number": number})
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["content-length"]))
+        message = {"role": "assistant", "content": "Yes."}
+        choice = {"index": 0, "message": message, "finish_reason": "stop"}
+        made = {"id": "1", "object": "chat.completion", "created": 0, "model": "m"}
+        answer = json.dumps({**made, "choices": [choice]}).encode()
+        self.send_response(200)
+        self.send_header("content-type", "application/json")
+        self.send_header("content-length", str(len(answer)))
+        self.end_headers()
+        self.wfile.write(answer)
+
+    def log_message(self, format: str, *_: Any) -> None:
+        """Say nothing."""
+
+
+@pytest.fixture
+def model() -> Iterator[str]:
+    """The URL of a server."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), Model) as server:
+        thread = Thread(target=server.serve_forever, daemon=True)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}/v1"
+        server.shutdown()
+        thread.join()
+
+
+def test_the_client_writes_what_is_sent(tmp_path: Path, model: str) -> None:
+    """Where httpx is not installed, too: openai brings its own."""
+    pytest.importorskip("openai")
+    conftest = f"import sys\nsys.modules['httpx'] = None\n{block('python')}"
+    (tmp_path / "conftest.py").write_text(conftest)
+    (tmp_path / "test_agent.py").write_text(AGENT.format(url=model))
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout
     lines = (tmp_path / "transcripts" / "test_agent.jsonl").read_text().splitlines()
-    assert [json.loads(line) for line in lines] == [{"number": 0}, {"number": 1}]
+    said = [json.loads(line)["messages"][0]["content"] for line in lines]
+    assert said == ["one", "two"]
+
+
+def test_the_client_is_typed(tmp_path: Path) -> None:
+    pytest.importorskip("openai")
+    pytest.importorskip("mypy")
+    (tmp_path / "conftest.py").write_text(block("python"))
+    command = [sys.executable, "-m", "mypy", "--strict", "conftest.py"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout
