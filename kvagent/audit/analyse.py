@@ -18,7 +18,7 @@ from kvagent.audit.session import Row, Session, Timeline
 from kvagent.audit.transcript import Item, Unreadable
 from kvagent.audit.turns import Analysis, Traced, Turn
 
-# Lines that could not be read and are named.
+# Lines that could not be read and are named, besides the one where the file breaks off.
 _NAMED = 20
 
 
@@ -56,7 +56,7 @@ def audit(
     for turn in analysis.turns(items):
         if isinstance(turn, Unreadable):
             session.unreadable_count += 1
-            if session.unreadable_count <= _NAMED:
+            if session.unreadable_count <= _NAMED or turn.is_end:
                 session.unreadable.append(turn)
             continue
         if isinstance(turn, Traced):

@@ -68,7 +68,8 @@ def notes(session: Session, seen: Seen) -> list[str]:
 
 
 def _unreadable(session: Session) -> Iterable[str]:
-    if count := session.unreadable_count:
+    ends = [each.place for each in session.unreadable if each.is_end]
+    if count := session.unreadable_count - len(ends):
         line = session.unreadable[0].place.line
         first = "it is" if count == 1 else "the first is"
         where = "" if line is None else f"; {first} line {line:,}"
@@ -76,6 +77,9 @@ def _unreadable(session: Session) -> Iterable[str]:
             f"{several(count, 'entry', 'entries')} could not be read and {_are(count)} left out"
             f"{where}."
         )
+    for place in ends:
+        where = "" if place.line is None else f" at line {place.line:,}"
+        yield f"The file breaks off{where}: what came after is missing."
 
 
 def _traced(session: Session) -> str:

@@ -14,7 +14,7 @@ from dataclasses import replace
 
 from kvagent.audit.rule import Contrast, Finding, Spot
 from kvagent.audit.session import Failed, Report, Result, Row, Session, Timeline
-from kvagent.audit.transcript import Place, Unreadable
+from kvagent.audit.transcript import Place
 from kvagent.prefixcache.seen import common_prefix
 
 _COMMON, _BEFORE, _AFTER = "x", "b", "a"
@@ -89,7 +89,7 @@ class _Redaction:
                 for each in session.traced
             ],
             unreadable=[
-                Unreadable(self._place(each.place), _beginning(each.why))
+                replace(each, place=self._place(each.place), why=_beginning(each.why))
                 for each in session.unreadable
             ],
             findings=[self._finding(each) for each in session.findings],

@@ -182,7 +182,8 @@ class Auditor:
             findings = "1 finding is" if left_out == 1 else f"{left_out} findings are"
             session.notes.insert(0, f"{findings} left out by what was selected or ignored.")
         if not session.requests and (session.unreadable_count or self.settings.format is not None):
-            raise NoTranscript(_nothing(session))
+            breaks_off = any(each.is_end for each in session.unreadable)
+            raise (CannotRead if breaks_off else NoTranscript)(_nothing(session))
         if len(log.files) > 1:
             session.notes.append(
                 f"{len(log.files):,} files with one request each are read as one log, in the order "
@@ -199,7 +200,15 @@ class Auditor:
 
     def _format_of(self, contents: Contents) -> Format:
         name = self.settings.format
-        return recognise(contents) if name is None else BY_NAME[name]
+        if name is not None:
+            return BY_NAME[name]
+        try:
+            return recognise(contents)
+        except NoTranscript as error:
+            if contents.source.breaks_off:  # what is missing would have said what it is
+                file = called(contents.source.name)
+                raise CannotRead(f"{file} cannot be read: it breaks off.") from error
+            raise
 
     def _more(self, files: Sequence[File]) -> Iterator[Item]:
         """What is in the further files of a log."""

@@ -50,6 +50,8 @@ class Source:
     stream: BinaryIO
     broken: tuple[type[Exception], ...] = (OSError,)
     """What the stream raises where the file is damaged."""
+    breaks_off: bool = False
+    """Whether it has raised that: what came after is missing."""
     _ahead: deque[Line | Unreadable] = field(default_factory=deque)
     _number: int = 0
     _over: bool = False
@@ -83,19 +85,23 @@ class Source:
             yield line
 
     def document(self) -> bytes:
-        """All bytes from where the source stands. Raises ``TooLarge``."""
+        """All bytes from where the source stands, or up to where it breaks off.
+
+        Raises ``TooLarge``.
+        """
         parts: list[bytes] = []
         for line in self._ahead:
-            if isinstance(line, Unreadable):
+            if isinstance(line, Line):
+                parts.append(line.data)
+            elif not line.is_end:
                 raise TooLarge(line.why)
-            parts.append(line.data)
         self._ahead.clear()
         room = LARGEST_DOCUMENT - sum(map(len, parts)) + 1
         while room > 0 and not self._over:
             try:
                 part = self.stream.read(min(_CHUNK, room))
             except self.broken:
-                part = b""  # what is there is read; that it breaks off, the reader will see
+                part, self.breaks_off = b"", True
             if not part:
                 self._over = True
             parts.append(part)
@@ -117,8 +123,8 @@ class Source:
                 while (part := self.stream.readline(_CHUNK)) and not part.endswith(b"\n"):
                     size += len(part)
         except self.broken as error:
-            self._over = True
-            return self._unreadable(f"is where the file breaks off: {error}")
+            self._over = self.breaks_off = True
+            return self._unreadable(f"is where the file breaks off: {error}", is_end=True)
         if not size:
             self._over = True
             return None
@@ -127,9 +133,9 @@ class Source:
         self._number += 1
         return Line(self._number, data.removeprefix(_BOM) if self._number == 1 else data)
 
-    def _unreadable(self, why: str) -> Unreadable:
+    def _unreadable(self, why: str, *, is_end: bool = False) -> Unreadable:
         self._number += 1
-        return Unreadable(Place(self.name, self._number), why)
+        return Unreadable(Place(self.name, self._number), why, is_end)
 
 
 @contextmanager

@@ -92,6 +92,8 @@ class Unreadable:
 
     place: Place
     why: str
+    is_end: bool = False
+    """Whether the file breaks off there: nobody knows what came after."""
 
 
 Item = Request | Hashed | Unreadable

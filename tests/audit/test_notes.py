@@ -45,6 +45,21 @@ def test_what_the_transcript_lacks() -> None:
     assert "lacks" not in said(log())
 
 
+def test_where_the_file_breaks_off() -> None:
+    end = Unreadable(Place("log.gz", 1_200), "is where the file breaks off: x", is_end=True)
+    told = "The file breaks off at line 1,200: what came after is missing."
+    assert session([*log(), end], None, []).notes[0] == told
+    cut = Unreadable(Place("log.gz", 7), "is not JSON")
+    notes = session([*log(), *[cut] * 40, end], None, []).notes  # far more than are named
+    assert notes[:2] == [
+        "40 entries could not be read and are left out; the first is line 7.",
+        told,
+    ]
+    document = Unreadable(Place("log.yaml.gz"), "breaks off", is_end=True)
+    assert "The file breaks off: what came after is missing." in said([*log(), document])
+    assert "breaks off" not in said([*log(), cut])
+
+
 def test_requests_that_were_rebuilt() -> None:
     assert "rebuilt" in said(log(unrolled=True))
     assert "rebuilt" not in said(log())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 import sys
 from pathlib import Path
 
@@ -57,6 +58,29 @@ def test_what_another_package_would_read_is_no_stranger_in_a_folder(
         assert failed.file == str(file.parent / name)
         assert reader in failed.why
         assert 'pip install "kvagent[audit]"' in failed.why
+
+
+@pytest.mark.parametrize("packer", ["gzip", "zstandard"])
+def test_half_an_archive_is_no_stranger_in_a_folder(file: Path, packer: str) -> None:
+    """Not even where what is missing would have said what it is."""
+    compress = pytest.importorskip(packer).compress
+    whole = file.read_bytes()
+    document = json.dumps(json.loads(whole.splitlines()[-1]), indent=1).encode()
+    halves = {
+        "document": compress(document)[:-20],
+        "first": compress(whole)[:20],
+        "log": compress(whole + random.Random(0).randbytes(1 << 19).hex().encode())[: 1 << 18],
+    }
+    for name, half in halves.items():
+        (file.parent / name).write_bytes(half)
+    report = audit_files([file.parent], Settings(what_if=False))
+    assert report.passed_over == []
+    assert [each.why for each in report.failed] == [
+        f"{file.parent / name} cannot be read: it breaks off." for name in ("document", "first")
+    ]
+    (session,) = (each for each in report.sessions if each.file.endswith("/log"))
+    assert session.requests == 6
+    assert "The file breaks off at line 7: what came after is missing." in session.notes
 
 
 def test_what_is_set_is_used(file: Path) -> None:

@@ -105,13 +105,45 @@ def test_a_document_has_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
         found.document()
 
 
-def test_a_damaged_file_breaks_off() -> None:
+@pytest.mark.parametrize("how", ["gzip", "zstd"])
+def test_a_damaged_file_breaks_off(how: str) -> None:
     lines = [b"%d\n" % number for number in range(100_000)]
-    whole = gzip.compress(b"".join(lines))
-    found = list(source_of("x", io.BytesIO(whole[: len(whole) // 2])).lines())
+    whole = packed(b"".join(lines), how)
+    half = source_of("x", io.BytesIO(whole[: len(whole) // 2]))
+    found = list(half.lines())
     assert isinstance(found[-1], Unreadable)
     assert "breaks off" in found[-1].why
     assert [line.data for line in found if isinstance(line, Line)] == lines[: len(found) - 1]
+    assert (half.breaks_off, found[-1].is_end) == (True, True)
+
+
+@pytest.mark.parametrize("how", ["gzip", "zstd"])
+@given(
+    texts=st.lists(st.binary(max_size=300).map(lambda text: text + b"\n"), min_size=1, max_size=4),
+    cut=st.integers(0, 100),
+)
+def test_wherever_it_breaks_off_that_is_seen(how: str, texts: list[bytes], cut: int) -> None:
+    """Each text is a frame of its own; it breaks off within the last one, or does not."""
+    *whole, last = [packed(text, how) for text in texts]
+    part = last[: max(1, len(last) - cut)]
+    data = b"".join([*whole, part])
+    if not whole and len(part) < 4:
+        return  # so short a file is not known to be packed
+    source = source_of("x", io.BytesIO(data))
+    *_, end = source.lines()
+    assert isinstance(end, Unreadable) == source.breaks_off == bool(cut)
+    source = source_of("x", io.BytesIO(data))
+    source.ahead(1, 1)
+    document = source.document()
+    assert b"".join(texts).removeprefix(b"\xef\xbb\xbf").startswith(document)
+    assert source.breaks_off == bool(cut)
+
+
+def test_no_more_is_unpacked_than_is_read() -> None:
+    whole = packed(bytes(1 << 28), "zstd")
+    stream = io.BufferedReader(io.BytesIO(whole), 1)
+    source_of("x", stream).stream.read(1)
+    assert 0 < stream.tell() < len(whole) / 2
 
 
 @pytest.mark.parametrize("name", ["missing", "."])

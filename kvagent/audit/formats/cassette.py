@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from kvagent.audit.formats import http_call
-from kvagent.audit.formats.contents import Contents
+from kvagent.audit.formats.contents import BREAKS_OFF, Contents
 from kvagent.audit.formats.fields import items, mapping, string
 from kvagent.audit.formats.format import Format
 from kvagent.audit.formats.json_text import Broken
@@ -56,6 +56,8 @@ def _read(contents: Contents) -> Iterator[Item]:
         yield Unreadable(place, str(error))
         return
     yield from _interactions(place, mapping(value))
+    if contents.source.breaks_off:  # which YAML need not show
+        yield Unreadable(place, BREAKS_OFF, is_end=True)
 
 
 def _yaml(name: str, raw: bytes) -> Any:

@@ -21,6 +21,8 @@ _LINES = 100
 _BYTES = 1 << 22
 _HEAD = 1 << 16
 
+BREAKS_OFF = "breaks off"
+
 
 @dataclass(slots=True)
 class Contents:
@@ -65,7 +67,8 @@ class Contents:
         try:
             value = parsed(raw)
         except Broken as error:
-            return cls(source, head, document=True, raw=raw, why=str(error))
+            why = BREAKS_OFF if source.breaks_off else str(error)
+            return cls(source, head, document=True, raw=raw, why=why)
         return cls(source, head, [value], document=True, alone=True)
 
     @property
@@ -80,7 +83,7 @@ class Contents:
             if self.values:
                 yield Place(name), self.values[0]
             else:
-                yield Unreadable(Place(name), self.why)
+                yield Unreadable(Place(name), self.why, is_end=self.source.breaks_off)
             return
         for line in self.source.lines():
             if isinstance(line, Unreadable):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import random
 import sys
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from kvagent.audit.transcript import (
     CannotRead,
     Item,
     NoTranscript,
+    Place,
     Reported,
     Request,
     Unreadable,
@@ -147,3 +149,13 @@ def test_yaml_that_nothing_here_reads(tmp_path: Path, monkeypatch: pytest.Monkey
         CannotRead, match=r"which takes PyYAML: pip install \"kvagent\[audit\]\"\.$"
     ):
         list(read(tmp_path / "cassette"))
+
+
+def test_half_an_archive_is_not_taken_for_a_whole_cassette(tmp_path: Path) -> None:
+    recorded(tmp_path, TEXTS)
+    path = tmp_path / "cassette"
+    more = f"\n# {random.Random(0).randbytes(4_000).hex()}\n"  # YAML is whole without it
+    path.write_bytes(gzip.compress(path.read_bytes() + more.encode())[:-1_000])
+    request, end = read(path)
+    assert isinstance(request, Request)
+    assert end == Unreadable(Place(str(path)), "breaks off", is_end=True)

@@ -43,6 +43,7 @@ LEFT_OUT: dict[type, set[str]] = {
     Finding: {"rule"},  # its own fields stand among the finding's
     Target: {"settings"},  # of a simulator, not of the server
     Gate: {"findings"},  # they stand among the sessions'
+    Unreadable: {"is_end"},  # its reason says so
     Traced: {"request"},  # its own fields stand among the row's
     Hashed: {"blocks", "conversation"},  # hashes and ids: no figures
 }
