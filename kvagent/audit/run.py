@@ -205,9 +205,8 @@ class Auditor:
         try:
             return recognise(contents)
         except NoTranscript as error:
-            if contents.source.breaks_off:  # what is missing would have said what it is
-                file = called(contents.source.name)
-                raise CannotRead(f"{file} cannot be read: it breaks off.") from error
+            if contents.source.breaks_off:  # what is missing may be what would have said it
+                raise CannotRead(str(error)) from error
             raise
 
     def _more(self, files: Sequence[File]) -> Iterator[Item]:
