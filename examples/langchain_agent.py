@@ -46,8 +46,9 @@ def show(event: kvagent.Event) -> None:
 
 def made(saver: InMemorySaver, middleware: KVAgentMiddleware) -> Any:
     """The agent, as any process would make it."""
+    key = SecretStr("none")
     model = ChatOpenAI(
-        model=MODEL, base_url=BASE_URL, api_key=SecretStr("none"), max_completion_tokens=24
+        model=MODEL, base_url=BASE_URL, api_key=key, max_completion_tokens=24, temperature=0
     )
     return create_agent(model, [read_log], middleware=[clock, middleware], checkpointer=saver)
 

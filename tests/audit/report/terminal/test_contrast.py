@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 from rich.console import Console
@@ -19,6 +19,7 @@ TEXTS = st.text(
 )
 
 
+@example(" ", "", "a", 80, 0, "utf-8")
 @given(TEXTS, TEXTS, TEXTS, st.integers(24, 120), st.integers(0, 4), ENCODINGS)
 def test_the_mark_stands_below_the_first_character_that_differs(
     common: str, before: str, after: str, width: int, indent: int, encoding: str
