@@ -182,10 +182,19 @@ def contrast_stand_in(contrast: Contrast, count: Callable[[str], int]) -> Contra
         last = min(last, _words(count(after[len(after) - tail :]), count) if tail else 0)
     elif not tail:
         first, last = first + last, 0
-    texts = [
-        _filled(first, word, last, size, count)
-        for word, size in zip((_BEFORE, _AFTER), sizes, strict=True)
-    ]
+    own = [len(rest) > tail for rest in rests]
+    while True:
+        texts = [
+            _filled(first, word, last, size, count)
+            for word, size in zip((_BEFORE, _AFTER), sizes, strict=True)
+        ]
+        # Where a word is more than one token, there may be no room left for what is its own.
+        shown = (word in text for word, text in zip((_BEFORE, _AFTER), texts, strict=True))
+        if not last or all(
+            is_shown or not is_own for is_shown, is_own in zip(shown, own, strict=True)
+        ):
+            break
+        last -= 1
     return Contrast(texts[0], texts[1], common_prefix(texts[0], texts[1]))
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import orjson
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from kvagent.audit.prompts import Estimated
@@ -91,6 +91,7 @@ def test_a_stand_in_has_as_many_tokens_and_no_word(
 
 
 @pytest.mark.parametrize("name", COUNTERS)
+@example(common="", old="", new="0", tail="Current time: 2026-11-30 17:05:01")
 @given(common=TEXTS, old=TEXTS, new=TEXTS, tail=TEXTS)
 @settings(max_examples=200, deadline=None)
 def test_a_contrast_keeps_its_shape(
