@@ -1,4 +1,7 @@
-"""What does a call cost when the server does nothing? Answers every request with the same bytes."""
+"""What does a call cost when the server does nothing? Answers every request alike.
+
+Its counts grow with the request, as a server's do: else kvagent would look whether prompts are cut off.
+"""
 
 from __future__ import annotations
 
@@ -9,27 +12,36 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from multiprocessing.connection import Connection
 
-_REPLY = json.dumps(
-    {
-        "id": "chatcmpl-0",
-        "object": "chat.completion",
-        "created": 0,
-        "model": "null",
-        "choices": [
-            {
-                "index": 0,
-                "message": {"role": "assistant", "content": "Done."},
-                "finish_reason": "stop",
-            }
-        ],
-        "usage": {
-            "prompt_tokens": 100,
-            "completion_tokens": 2,
-            "total_tokens": 102,
-            "prompt_tokens_details": {"cached_tokens": 90},
-        },
+# A token is four bytes, about.
+_BYTES = 4
+
+
+def _reply(prompt_tokens: int) -> bytes:
+    return json.dumps(_REPLY | {"usage": _usage(prompt_tokens)}).encode()
+
+
+def _usage(prompt_tokens: int) -> dict[str, object]:
+    return {
+        "prompt_tokens": prompt_tokens,
+        "completion_tokens": 2,
+        "total_tokens": prompt_tokens + 2,
+        "prompt_tokens_details": {"cached_tokens": prompt_tokens * 9 // 10},
     }
-).encode()
+
+
+_REPLY = {
+    "id": "chatcmpl-0",
+    "object": "chat.completion",
+    "created": 0,
+    "model": "null",
+    "choices": [
+        {
+            "index": 0,
+            "message": {"role": "assistant", "content": "Done."},
+            "finish_reason": "stop",
+        }
+    ],
+}
 
 
 async def _serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -45,10 +57,11 @@ async def _serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> 
             if not head.startswith(b"POST"):
                 writer.write(b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n")
                 continue
+            reply = _reply(length // _BYTES)
             writer.write(
                 b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
-                % len(_REPLY)
-                + _REPLY
+                % len(reply)
+                + reply
             )
             await writer.drain()
     except (asyncio.IncompleteReadError, ConnectionError):
