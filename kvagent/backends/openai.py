@@ -113,14 +113,15 @@ def listing(answer: Fetched, model: str | None) -> Listing:
     """
     data = json_object(answer).get("data")
     entries = tuple(mapping(entry) for entry in data) if isinstance(data, list) else ()
-    entry = next((entry for entry in entries if model is not None and _is(entry, model)), None)
+    entry = next((entry for entry in entries if model is not None and is_model(entry, model)), None)
     if entry is None:
         entry = entries[0] if len(entries) == 1 else {}
     owners = (text(each.get("owned_by")) for each in (entry, *entries))
     return Listing(entries, entry, next((owner for owner in owners if owner is not None), None))
 
 
-def _is(entry: Mapping[str, Any], model: str) -> bool:
+def is_model(entry: Mapping[str, Any], model: str) -> bool:
+    """Whether an entry of the list of models is this one, by its name or an alias."""
     aliases = entry.get("aliases")
     return entry.get("id") == model or (isinstance(aliases, list) and model in aliases)
 

@@ -121,7 +121,7 @@ def _broken(turn: Turn, found: Difference) -> Sighting:
         if hazard.code in codes and (kind != "reasoning" or hazard.where.endswith("bare") == bare)
     ]
     fix, example = _mended(fitting)
-    is_shown = found.before != found.after  # a running server does not tell what it renders
+    is_shown = found.before != found.after  # else nobody could tell what was rendered
     spot = spot_of(
         turn,
         message,

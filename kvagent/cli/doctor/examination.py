@@ -8,12 +8,12 @@ fetch.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Generator, Mapping
+from collections.abc import Generator
 from dataclasses import dataclass, replace
 from typing import Any
 
 from kvagent.backends import Condition, Fetch, Fetched, Server, Usage, condition, probe, usage_of
-from kvagent.backends.openai import MODELS, listing
+from kvagent.backends.openai import MODELS, is_model, listing
 from kvagent.backends.wire import json_object, reason
 
 Flow = Generator[Fetch, Fetched, "Facts"]
@@ -58,13 +58,8 @@ def examine(model: str | None, *, passive: bool) -> Flow:
         return facts
     # The only model was taken instead, or the one whose alias it is.
     entries = listing((yield MODELS), None).entries
-    return facts if any(_is(entry, model) for entry in entries) else replace(facts, unlisted=model)
-
-
-def _is(entry: Mapping[str, Any], model: str) -> bool:
-    """Whether an entry of the list of models is this one, by its name or an alias."""
-    aliases = entry.get("aliases")
-    return entry.get("id") == model or (isinstance(aliases, list) and model in aliases)
+    is_listed = any(is_model(entry, model) for entry in entries)
+    return facts if is_listed else replace(facts, unlisted=model)
 
 
 def _tried(server: Server, *, passive: bool) -> Flow:
